@@ -279,5 +279,6 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
             crate::trace::symbols::Symbol(ip - 1)
         );
     });
-    panic!("{} at {:#x}", what, frame.pc)
+    let note = crate::mm::fault::note(syndrome.far as usize);
+    panic!("{} at {:#x}{note}", what, frame.pc)
 }

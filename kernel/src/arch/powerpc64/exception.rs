@@ -262,5 +262,6 @@ pub fn die(frame: &Frame, what: &str) -> ! {
             log!(Emerg, "  [<{:016x}>] {}", ip, symbol(ip - 1));
         });
     }
-    panic!("{} at {:#x}", what, frame.nip)
+    let note = crate::mm::fault::note(frame.dar);
+    panic!("{} at {:#x}{note}", what, frame.nip)
 }

@@ -173,6 +173,23 @@ pub(super) fn refill(wanted: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// With fewer tables than this in reserve, the frame allocator gives it some while it debugs.
+const LOW: usize = POOL / 2;
+
+/// Whether the reserve can do with more tables.
+pub(in crate::mm) fn wants() -> bool {
+    super::map().rule.table != linear_map::Resize::Never && in_reserve() < LOW
+}
+
+/// Keeps an allocated frame as a table in reserve, if it can do with more. `false`: it is still the caller's.
+pub(in crate::mm) fn keep(pfn: frame::Pfn) -> bool {
+    let mut surplus = FrameList::new();
+    wants() && {
+        MAP.lock().put(Table(frame::phys(pfn).as_u64()), &mut surplus);
+        surplus.is_empty()
+    }
+}
+
 /// How many tables are in reserve.
 pub fn in_reserve() -> usize {
     MAP.lock().count
