@@ -279,6 +279,9 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
             crate::trace::symbols::Symbol(ip - 1)
         );
     });
-    let note = crate::mm::fault::note(syndrome.far as usize);
+    let note = match syndrome.class() {
+        class::DATA_KERNEL => crate::mm::fault::note(syndrome.far as usize),
+        _ => "",
+    };
     panic!("{} at {:#x}{note}", what, frame.pc)
 }

@@ -15,7 +15,8 @@ use super::{BASE, FrameList, LEN, LOW, PCP_HIGH, Pfn, Zone, drain_local, pfn, ph
 use super::{For, Records};
 use crate::arch::{kernel_map, mmu};
 use crate::cmdline;
-use crate::mm::{PAGE_SIZE, linear};
+use crate::mm::PAGE_SIZE;
+use crate::mm::linear::{self, Need};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use limen_page_alloc::{Frames, ORDERS};
 
@@ -49,11 +50,14 @@ pub fn start() {
         match free_block_of(&records, at) {
             Some((first, order)) => {
                 let frames = 1 << order;
+                at = first + frames;
+                if mmu::HIGH_MEMORY && phys(records.base + first).as_u64() >= mmu::linear_end() {
+                    continue;
+                }
                 match hide(records.base + first, frames, &mut tables) {
                     true => hidden += frames as usize,
                     false => kept += frames as usize,
                 }
-                at = first + frames;
             }
             None => at += 1,
         }
@@ -146,7 +150,7 @@ fn take(zone: &Zone, order: usize, whom: For) -> Option<Pfn> {
 
 /// The map gets tables while it has few in reserve.
 fn fill_reserve() {
-    while linear::wants()
+    while linear::wants(Need::Some)
         && let Some(table) = take(&LOW, 0, For::Kernel)
     {
         if !linear::keep(table) {
@@ -174,7 +178,7 @@ pub(super) fn drain(zone: &Zone, list: &mut FrameList, down_to: u32) {
     while list.count > down_to
         && let Some(frame) = list.pop()
     {
-        if core::ptr::eq(zone, &LOW) && linear::keep(frame) {
+        if core::ptr::eq(zone, &LOW) && linear::wants(Need::Bad) && linear::keep(frame) {
             continue;
         }
         let (first, last) = list.neighbours(frame, down_to);

@@ -30,7 +30,7 @@ use limen_linear_map::{
 use limen_linux_abi::Errno;
 use tables::{Live, MAP, Pool, Window, refill, write};
 
-pub(super) use tables::{Stretch, each_stretch, keep, wants};
+pub(super) use tables::{Need, Stretch, each_stretch, keep, wants};
 pub use tables::{count as tables, in_reserve};
 
 /// Why a range is changed: who is counted as having split blocks.

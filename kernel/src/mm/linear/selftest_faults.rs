@@ -6,6 +6,7 @@ use super::{Reason, reset, set_present, set_read_only, set_writable};
 use crate::arch::mmu::{self, Entry};
 use crate::arch::nofault::{get_kernel_nofault, put_kernel_nofault};
 use crate::check;
+use crate::cmdline;
 use crate::mm::frame::{self, For, debug_pagealloc};
 use crate::mm::{PAGE_SIZE, PhysAddr, fault, kernel_map, table, vmap};
 use crate::selftest::Test;
@@ -78,7 +79,22 @@ fn leaves(order: usize) -> Result<(), &'static str> {
 }
 
 fn free() -> Result<(), &'static str> {
-    leaves(0)
+    leaves(0)?;
+    if cmdline::flag("limen.use_after_free") {
+        use_after_free();
+    }
+    Ok(())
+}
+
+/// What the tests on the host look at the panic of.
+fn use_after_free() {
+    for _ in 0..TRIES {
+        if let Some(pfn) = frame::alloc(For::Kernel) {
+            frame::free(pfn);
+            // SAFETY: it is memory, or faults, which is the purpose.
+            let _ = unsafe { frame::virt(pfn).read_volatile() };
+        }
+    }
 }
 
 fn free_block() -> Result<(), &'static str> {
