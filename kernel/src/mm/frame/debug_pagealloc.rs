@@ -37,7 +37,8 @@ pub fn is_wanted() -> bool {
     )
 }
 
-/// The frames that are free leave the linear map, and all that will be. Boot, before there are other CPUs.
+/// The frames that are free leave the linear map, and all that will be. Boot, before there are other CPUs;
+/// interrupts off.
 pub fn start() {
     drain_local();
     PCP_HIGH.store(0, Relaxed);

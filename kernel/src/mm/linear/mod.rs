@@ -185,7 +185,7 @@ fn attempts(
             }
             let mut reserve = Reserve::new();
             pool.take(&mut reserve, needs.tables);
-            let mut change = Change::new(map, start, end, edit, reserve, merges).map_err(errno)?;
+            let mut change = Change::new(map, start, end, edit, reserve, merges);
             let (pool, whole) = drive(&mut change, how, pool, surplus, parks);
             drop(pool);
             note(change.report(), direct, why);
@@ -376,13 +376,14 @@ pub(super) fn init() {
         to_pages().expect("no memory for a map of pages");
         FIXED.store(true, Relaxed);
     }
-    if debug {
-        frame::debug_pagealloc::start();
-    }
     seen::init();
 }
 
 /// Other CPUs will start.
 pub fn start() {
     STARTED.store(true, Relaxed);
+    // Not earlier: what brings up the machine leaves little stack for changes.
+    if frame::debug_pagealloc::is_wanted() {
+        crate::sync::without_interrupts(frame::debug_pagealloc::start);
+    }
 }
