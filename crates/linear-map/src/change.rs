@@ -183,23 +183,23 @@ pub struct Change {
 impl Change {
     /// A change of `[start, end)`; what is not mapped in it stays so. `reserve` has what [`Map::needs`] said.
     /// `merges`: what becomes equal is merged at the end; otherwise [`Change::merge`] can do it at another
-    /// time. Merges park by the rule, whatever [`Map::needs`] said of the range itself.
-    pub fn new(
-        map: &Map,
-        start: u64,
-        end: u64,
-        edit: Edit,
-        reserve: Reserve,
-        merges: bool,
-    ) -> Result<Self, Error> {
-        if !Map::aligned(start | end, map.geometry.level(0).size()) {
-            return Err(Error::Unaligned);
-        }
+    /// time. Merges park by the rule, whatever [`Map::needs`] said of the range itself. It does nothing, and
+    /// ends with [`Error::Unaligned`], if an end is not one of a page.
+    ///
+    /// It is large: what has little stack wants no copies of it.
+    #[inline(always)]
+    pub fn new(map: &Map, start: u64, end: u64, edit: Edit, reserve: Reserve, merges: bool) -> Self {
+        let aligned = Map::aligned(start | end, map.geometry.level(0).size());
         let phase = if start < end { Phase::First } else { Phase::Done };
-        Ok(Self::over(map, (start, end), edit, merges, reserve, phase))
+        let mut change = Self::over(map, (start, end), edit, merges, reserve, phase);
+        if !aligned {
+            change.error = Some(Error::Unaligned);
+        }
+        change
     }
 
     /// Of a range, before its first step.
+    #[inline(always)]
     fn over(
         map: &Map,
         (start, end): (u64, u64),

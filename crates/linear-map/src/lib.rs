@@ -13,7 +13,7 @@
 //! # fn set_read_only<T: Tables>(tables: &mut T, map: &Map, start: u64, end: u64, reserve: Reserve,
 //! #     mut act: impl FnMut(&mut T, &Step)) -> Result<Report, Error> {
 //! let edit = Edit { clear: Access::WRITE, set: Access::empty() };
-//! let mut change = Change::new(map, start, end, edit, reserve, true)?;
+//! let mut change = Change::new(map, start, end, edit, reserve, true);
 //! while let Some(step) = change.next(tables) {
 //!     act(tables, &step); // on `Step::Pause` locks may be let go
 //! }

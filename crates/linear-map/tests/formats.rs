@@ -343,7 +343,7 @@ fn story<F: Format>(name: &str, geometry: &'static Geometry, rule: Rule, doings:
             let level = levels.max_by_key(|&level| geometry.level(level).entries());
             reserve.put(words.put(level.unwrap()));
         }
-        let mut change = Change::new(&map, start, end, edit, reserve, true).unwrap();
+        let mut change = Change::new(&map, start, end, edit, reserve, true);
         while let Some(step) = change.next(&words) {
             match step {
                 Step::Write {

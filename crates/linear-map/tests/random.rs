@@ -230,7 +230,7 @@ fn fixed_sizes() {
     let blocks = tiny::map(&tiny::NARROW, rule::FIXED);
     let mut model = Model::new(blocks, 0, 0, 8 << 12, None);
     assert_eq!(model.reserve(0x1000, 0x2000).unwrap_err(), Error::Refused);
-    let mut change = Change::new(&model.map, 0x1000, 0x2000, read_only(), Reserve::new(), true).unwrap();
+    let mut change = Change::new(&model.map, 0x1000, 0x2000, read_only(), Reserve::new(), true);
     assert_eq!(change.next(&model), None);
     assert_eq!(change.outcome(), Err(Error::Refused));
     assert!(
@@ -248,7 +248,11 @@ fn fixed_sizes() {
         (report.bytes, report.splits, report.collapses),
         (4096, [0; 5], [0; 5])
     );
-    assert!(Change::new(&model.map, 1, 0x2000, read_only(), Reserve::new(), true).is_err());
+    assert!(
+        Change::new(&model.map, 1, 0x2000, read_only(), Reserve::new(), true)
+            .outcome()
+            .is_err()
+    );
 }
 
 /// Holes stay holes, and are not counted.
@@ -313,7 +317,7 @@ fn changes_in_pauses() {
         let reserve = model.reserve(start, end).unwrap();
         model.announce(start, end, writable());
         let map = model.map;
-        let mut change = Change::new(&map, start, end, writable(), reserve, true).unwrap();
+        let mut change = Change::new(&map, start, end, writable(), reserve, true);
         let mut pauses = 0;
         let mut supplied = 0;
         loop {
@@ -370,7 +374,7 @@ fn never_both() {
         model.add(BASE, 0, 2 * 4096, plain(RO), Some(&[]));
         model.add(BASE + 2 * 4096, 2 * 4096, 2 * 4096, plain(access), Some(&[]));
         let map = model.map;
-        let mut change = Change::new(&map, BASE, BASE + 4 * 4096, edit, Reserve::new(), true).unwrap();
+        let mut change = Change::new(&map, BASE, BASE + 4 * 4096, edit, Reserve::new(), true);
         while let Some(step) = change.next(&model) {
             model.step(&step).unwrap();
         }
@@ -396,7 +400,7 @@ fn refused_and_whole() {
         let map = model.map;
         let range = (BASE + 0x3000, BASE + BLOCK + 0x5000);
         let reserve = model.reserve(range.0, range.1).unwrap();
-        let mut change = Change::new(&map, range.0, range.1, writable(), reserve, true).unwrap();
+        let mut change = Change::new(&map, range.0, range.1, writable(), reserve, true);
         while let Some(step) = change.next(&model) {
             model.step(&step).unwrap();
         }

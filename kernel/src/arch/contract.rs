@@ -302,6 +302,10 @@ owed! {
     uaccess::rseq_as_told::<0, 4> => unsafe fn(*const u8) -> bool;
     /// Where to go on if the instruction there faults for good. In an exception.
     uaccess::fixup => fn(usize) -> Option<usize>;
+    /// Of the kernel's memory (`nofault`): what may fault is the function's first instruction. Address,
+    /// where the word goes or the word; 0 on a fault. Any.
+    uaccess::nofault_load => unsafe extern "C" fn(usize, *mut u32) -> usize;
+    uaccess::nofault_store => unsafe extern "C" fn(usize, u32) -> usize;
 }
 
 // Threads: what is kept of one that does not run.

@@ -26,6 +26,7 @@ pub mod index;
 mod irq_calls;
 #[cfg(target_pointer_width = "64")]
 mod linear;
+pub mod nofault;
 mod pages;
 mod stack_calls;
 pub mod tracked;

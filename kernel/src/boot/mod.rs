@@ -64,7 +64,7 @@ fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::sched::start_secondaries();
     crate::sched::futex::init();
     crate::rcu::start();
-    crate::mm::kernel_map::init();
+    crate::mm::kernel_map::check();
     if selftest::wanted() {
         selftest::start();
     } else if let Some(seconds) = crate::rcu::torture::wanted() {

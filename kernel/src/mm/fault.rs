@@ -622,7 +622,7 @@ fn refuse(addr: usize, error: FaultError) -> bool {
 /// A fault of the kernel itself. Only copies to and from user memory may fault.
 #[inline(never)]
 fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot) {
-    use crate::arch::{irq, uaccess};
+    use crate::arch::{irq, nofault, uaccess};
     if addr < USER_END
         && let Some(fixup) = uaccess::fixup(frame.ip())
     {
@@ -642,13 +642,28 @@ fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot
     } else {
         "read of"
     };
+    if nofault::is_nofault(frame.ip())
+        && let Some(fixup) = uaccess::fixup(frame.ip())
+    {
+        frame.set_ip(fixup);
+        return;
+    }
     let note = if super::stack::is_guard(addr) {
         " (kernel stack overflow?)"
     } else {
-        ""
+        note(addr)
     };
     panic!(
         "unable to handle kernel {what} {addr:#x} at {:#x}{note}",
         frame.ip()
     );
+}
+
+/// What is to be said of an address of the kernel's that faulted, in a report: nothing, mostly. Any context.
+pub fn note(addr: usize) -> &'static str {
+    if frame::debug_pagealloc::is_free(addr) {
+        " (debug_pagealloc: the page is free)"
+    } else {
+        ""
+    }
 }

@@ -6,6 +6,8 @@
 //! frame belongs to whoever allocated it. That owner may use the words of its record (reference count, links
 //! of a list).
 
+pub mod debug_pagealloc;
+
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::{irq, mmu, smp};
 use crate::cmdline;
@@ -151,6 +153,23 @@ impl FrameList {
         self.count -= 1;
         Some(pfn)
     }
+    /// Takes out the frames that follow `pfn`, and are its neighbours in memory, until `down_to` are left.
+    /// Frames that were handed out one after the other often come back so. Returns the first and the last.
+    #[inline(always)]
+    fn neighbours(&mut self, pfn: Pfn, down_to: u32) -> (Pfn, Pfn) {
+        let (mut first, mut last) = (pfn, pfn);
+        while self.count > down_to {
+            if self.head == last + 1 {
+                last = self.head;
+            } else if self.head == first - 1 {
+                first = self.head;
+            } else {
+                break;
+            }
+            self.pop();
+        }
+        (first, last)
+    }
 }
 
 /// The records as the buddy allocator sees them: its indices count from `BASE`, a multiple of the largest
@@ -256,6 +275,9 @@ fn alloc_from(zone: &'static Zone, whom: For) -> Option<Pfn> {
 #[cold]
 #[inline(never)]
 fn refill(zone: &Zone, list: &mut FrameList, whom: For) {
+    if debug_pagealloc::is_on() {
+        return debug_pagealloc::refill(zone, list, whom);
+    }
     let records = records();
     let mut buddy = zone.buddy.lock();
     if whom.must_stop(&buddy) {
@@ -340,27 +362,19 @@ fn free_all(zone: &Zone, mut frames: FrameList) {
     }
 }
 
-/// Gives frames of `list` back to the buddy allocator until `down_to` are left. Frames that were handed out
-/// one after the other often come back so; neighbours are then given back as one range.
+/// Gives frames of `list` back to the buddy allocator until `down_to` are left, neighbours as one range.
 #[cold]
 #[inline(never)]
 fn drain(zone: &Zone, list: &mut FrameList, down_to: u32) {
+    if debug_pagealloc::is_on() {
+        return debug_pagealloc::drain(zone, list, down_to);
+    }
     let records = records();
     let mut buddy = zone.buddy.lock();
     while list.count > down_to
         && let Some(pfn) = list.pop()
     {
-        let (mut first, mut last) = (pfn, pfn);
-        while list.count > down_to {
-            if list.head == last + 1 {
-                last = list.head;
-            } else if list.head == first - 1 {
-                first = list.head;
-            } else {
-                break;
-            }
-            list.pop();
-        }
+        let (first, last) = list.neighbours(pfn, down_to);
         buddy.add_range(&records, first - records.base, last + 1 - records.base);
     }
 }
@@ -391,6 +405,9 @@ pub fn alloc_block(order: usize, whom: For) -> Option<Pfn> {
     if order >= ORDERS {
         return None;
     }
+    if debug_pagealloc::is_on() {
+        return debug_pagealloc::alloc_block(order, whom);
+    }
     let records = records();
     let mut buddy = LOW.buddy.lock();
     if whom.must_stop(&buddy) {
@@ -403,6 +420,9 @@ pub fn alloc_block(order: usize, whom: For) -> Option<Pfn> {
 pub fn free_block(pfn: Pfn, order: usize) {
     if order == 0 {
         return free(pfn);
+    }
+    if debug_pagealloc::is_on() {
+        return debug_pagealloc::put(&LOW, pfn, 1 << order);
     }
     let records = records();
     LOW.buddy.lock().free(&records, pfn - records.base, order);
@@ -554,7 +574,9 @@ fn give(start: u64, end: u64) -> usize {
         u64::MAX
     };
     let add = |zone: &Zone, start: u64, end: u64| {
-        if start < end {
+        if start < end && debug_pagealloc::is_on() {
+            debug_pagealloc::put(zone, start as u32, (end - start) as u32);
+        } else if start < end {
             let mut buddy = zone.buddy.lock();
             buddy.add_range(&records, start as u32 - records.base, end as u32 - records.base);
         }
@@ -581,7 +603,9 @@ fn set_limits(total: usize) {
         start => (start - BASE.load(Relaxed)) as usize / 8,
     };
     USER_RESERVE.store(reserve + more, Relaxed);
-    PCP_HIGH.store((total / 512).clamp(8, 64) as u32, Relaxed);
+    if !debug_pagealloc::is_on() {
+        PCP_HIGH.store((total / 512).clamp(8, 64) as u32, Relaxed);
+    }
 }
 
 /// Gives memory that was reserved at boot (the unpacked initramfs) to the allocator. Only whole pages.

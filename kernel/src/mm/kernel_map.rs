@@ -164,11 +164,7 @@ pub fn writable_and_executable() -> u64 {
 
 /// Looks for such pages; the log has the verdict, with Linux's words. Returns whether there are none.
 pub fn check() -> bool {
-    tell(writable_and_executable())
-}
-
-fn tell(pages: u64) -> bool {
-    match pages {
+    match writable_and_executable() {
         0 => {
             info!("Checked W+X mappings: passed, no W+X pages found");
             true
@@ -191,33 +187,30 @@ fn count(counts: &mut [[i64; 2]; MAX_LEVELS], found: &Stretch) {
     counts[found.first.level][usize::from(found.first.leaf.grouped)] += found.count as i64;
 }
 
-/// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
-pub fn init() {
-    let mut pages = 0;
-    let mut counts = [[0; 2]; MAX_LEVELS];
-    for (n, area) in kernel_map::areas().iter().enumerate() {
-        each_stretch(area.start, area.end, |found| {
-            pages += wrong(found);
-            if n == 0 {
-                count(&mut counts, found);
-            }
-        });
-    }
-    for (level, counts) in DIRECT.iter().zip(counts) {
+/// Counts the leaves of the linear map. Boot, before there are other CPUs; from now on changes are counted.
+pub(super) fn init() {
+    for (level, counts) in DIRECT.iter().zip(counted()) {
         for (leaves, count) in level.iter().zip(counts) {
             leaves.store(count, Relaxed);
         }
     }
-    tell(pages);
+}
+
+/// The leaves of the linear map, as they are now.
+fn counted() -> [[i64; 2]; MAX_LEVELS] {
+    let area = &kernel_map::areas()[0];
+    let mut counts = [[0; 2]; MAX_LEVELS];
+    each_stretch(area.start, area.end, |found| count(&mut counts, found));
+    counts
 }
 
 /// Whether the counts of leaves are those of the tables, now.
 pub fn counts_are_true() -> bool {
-    let area = &kernel_map::areas()[0];
-    let mut counts = [[0; 2]; MAX_LEVELS];
-    each_stretch(area.start, area.end, |found| count(&mut counts, found));
-    let counted = DIRECT.each_ref();
-    counts == counted.map(|level| level.each_ref().map(|leaves| leaves.load(Relaxed)))
+    let counts = counted();
+    counts
+        == DIRECT
+            .each_ref()
+            .map(|level| level.each_ref().map(|leaves| leaves.load(Relaxed)))
 }
 
 /// Counts what a change has done; `direct`: to the linear map.

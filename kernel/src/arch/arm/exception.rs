@@ -168,5 +168,6 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
     crate::trace::backtrace::walk(super::stack::from(frame.regs[11]), |ip| {
         log!(Emerg, "  [<{:08x}>] {}", ip, Symbol(ip - 1));
     });
-    panic!("{} at {:#x}", what, frame.pc)
+    let note = crate::mm::fault::note(syndrome.far);
+    panic!("{} at {:#x}{note}", what, frame.pc)
 }

@@ -6,10 +6,11 @@
 
 use super::copy::{CHUNK, FromUser, LONG_FILL, ToUser, ZeroUser, copy_long, faulting, fill_long};
 pub use super::extable::fixup;
+use super::extable::may_fault;
 use super::mmu::{self, window_register};
 use super::switch::{FPEXC_EN, fpscr};
 use super::sysreg;
-use core::arch::asm;
+use core::arch::{asm, naked_asm};
 use core::hint::assert_unchecked;
 use core::mem::transmute;
 use core::sync::atomic::{Ordering, fence};
@@ -423,4 +424,37 @@ pub fn clean_user(start: usize, end: usize) -> Result<(), Errno> {
         }
         Ok(())
     })
+}
+
+/// For `nofault`: reads a word to where it says. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's; where it goes is the caller's.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_load(addr: usize, to: *mut u32) -> usize {
+    naked_asm!(
+        "2: ldr r2, [r0]",
+        "str r2, [r1]",
+        "mov r0, #1",
+        "bx lr",
+        "4: mov r0, #0",
+        "bx lr",
+        may_fault!("2b", "4b")
+    )
+}
+
+/// For `nofault`: writes a word. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's, and nothing that anybody relies on.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_store(addr: usize, value: u32) -> usize {
+    naked_asm!(
+        "2: str r1, [r0]",
+        "mov r0, #1",
+        "bx lr",
+        "4: mov r0, #0",
+        "bx lr",
+        may_fault!("2b", "4b")
+    )
 }

@@ -279,5 +279,9 @@ pub fn die(frame: &Frame, syndrome: &Syndrome, what: &str) -> ! {
             crate::trace::symbols::Symbol(ip - 1)
         );
     });
-    panic!("{} at {:#x}", what, frame.pc)
+    let note = match syndrome.class() {
+        class::DATA_KERNEL => crate::mm::fault::note(syndrome.far as usize),
+        _ => "",
+    };
+    panic!("{} at {:#x}{note}", what, frame.pc)
 }

@@ -10,7 +10,7 @@ pub use super::user_copies::{clear_user, copy_from_user, copy_string_from_user, 
 use super::extable::may_fault;
 use super::switch::vectors;
 use super::window::window;
-use core::arch::asm;
+use core::arch::{asm, naked_asm};
 use limen_rseq::field;
 
 /// The instructions given, with the window open: `false` if one of them faults, which is then the last. Used
@@ -252,4 +252,37 @@ pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const
         );
     }
     true
+}
+
+/// For `nofault`: reads a word to where it says. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's; where it goes is the caller's.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_load(addr: usize, to: *mut u32) -> usize {
+    naked_asm!(
+        "2: ldr w2, [x0]",
+        "str w2, [x1]",
+        "mov x0, #1",
+        "ret",
+        "4: mov x0, #0",
+        "ret",
+        may_fault!("2b", "4b")
+    )
+}
+
+/// For `nofault`: writes a word. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's, and nothing that anybody relies on.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_store(addr: usize, value: u32) -> usize {
+    naked_asm!(
+        "2: str w1, [x0]",
+        "mov x0, #1",
+        "ret",
+        "4: mov x0, #0",
+        "ret",
+        may_fault!("2b", "4b")
+    )
 }

@@ -262,5 +262,9 @@ pub fn die(frame: &Frame, what: &str) -> ! {
             log!(Emerg, "  [<{:016x}>] {}", ip, symbol(ip - 1));
         });
     }
-    panic!("{} at {:#x}", what, frame.nip)
+    let note = match frame.trap {
+        vector::DATA_STORAGE => crate::mm::fault::note(frame.dar),
+        _ => "",
+    };
+    panic!("{} at {:#x}{note}", what, frame.nip)
 }

@@ -11,7 +11,7 @@ use super::copy::Copy;
 use super::extable::may_fault;
 use super::spr;
 use super::window::{AMR_SHUT, set_window, while_open};
-use core::arch::asm;
+use core::arch::{asm, naked_asm};
 use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
 use limen_rseq::field;
@@ -217,4 +217,37 @@ pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const
         spr::write!(spr::AMR, AMR_SHUT);
         (first ^ x) | (second ^ y) | section as u64 == 0
     }
+}
+
+/// For `nofault`: reads a word to where it says. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's; where it goes is the caller's.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_load(addr: usize, to: *mut u32) -> usize {
+    naked_asm!(
+        "2: lwz 5, 0(3)",
+        "stw 5, 0(4)",
+        "li 3, 1",
+        "blr",
+        "4: li 3, 0",
+        "blr",
+        may_fault!("2b", "4b")
+    )
+}
+
+/// For `nofault`: writes a word. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's, and nothing that anybody relies on.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_store(addr: usize, value: u32) -> usize {
+    naked_asm!(
+        "2: stw 4, 0(3)",
+        "li 3, 1",
+        "blr",
+        "4: li 3, 0",
+        "blr",
+        may_fault!("2b", "4b")
+    )
 }

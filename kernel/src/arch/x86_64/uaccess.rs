@@ -8,7 +8,7 @@
 use super::cpu::{self, Features};
 pub use super::extable::fixup;
 use super::extable::{self, may_fault};
-use core::arch::asm;
+use core::arch::{asm, naked_asm};
 use limen_memory::copy_string;
 use limen_rseq::field;
 
@@ -405,4 +405,37 @@ pub unsafe fn copy_string_from_user(to: *mut u8, from: usize, max: usize) -> Opt
     let copied = unsafe { copy_string(word, byte, (to, from, max)) };
     close_window();
     copied
+}
+
+/// For `nofault`: reads a word to where it says. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's; where it goes is the caller's.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_load(addr: usize, to: *mut u32) -> usize {
+    naked_asm!(
+        "2: mov eax, [rdi]",
+        "3: mov [rsi], eax",
+        "mov eax, 1",
+        "ret",
+        "4: xor eax, eax",
+        "ret",
+        may_fault!("2b", "3b", "4b")
+    )
+}
+
+/// For `nofault`: writes a word. 0 if that faults, at the first instruction.
+///
+/// # Safety
+/// The word is no device's, and nothing that anybody relies on.
+#[unsafe(naked)]
+pub unsafe extern "C" fn nofault_store(addr: usize, value: u32) -> usize {
+    naked_asm!(
+        "2: mov [rdi], esi",
+        "3: mov eax, 1",
+        "ret",
+        "4: xor eax, eax",
+        "ret",
+        may_fault!("2b", "3b", "4b")
+    )
 }

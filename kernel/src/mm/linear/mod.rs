@@ -10,9 +10,11 @@
 //! page of its own ([`Window`]) if it lies there.
 
 pub(super) mod selftest;
+pub(super) mod selftest_faults;
 mod set;
 mod tables;
 
+pub(super) use set::set_free;
 pub use set::{aliases, reset, set_executable, set_no_exec, set_present, set_read_only, set_writable};
 
 use super::frame::{self, FrameList};
@@ -28,7 +30,7 @@ use limen_linear_map::{
 use limen_linux_abi::Errno;
 use tables::{Live, MAP, Pool, Window, refill, write};
 
-pub(super) use tables::{Stretch, each_stretch};
+pub(super) use tables::{Need, Stretch, each_stretch, keep, wants};
 pub use tables::{count as tables, in_reserve};
 
 /// Why a range is changed: who is counted as having split blocks.
@@ -40,12 +42,14 @@ pub enum Reason {
     Alias,
     /// Blocks are not wanted at all.
     Pages,
+    /// `debug_pagealloc`.
+    PageAlloc,
     /// A self-test.
     Test,
 }
 
 /// Their names, in debugfs.
-pub const REASONS: [&str; 4] = ["secret", "alias", "pages", "test"];
+pub const REASONS: [&str; 5] = ["secret", "alias", "pages", "pagealloc", "test"];
 
 static REASON_SPLITS: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
 
@@ -123,7 +127,42 @@ fn drive<'a>(
 /// Changes `[start, end)`, by addresses as the tables count.
 ///
 /// `EINVAL`: a leaf of the range would allow to write and to execute; what comes before it has been changed.
-fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
+fn change(map: &Map, range: (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
+    let mut surplus = FrameList::new();
+    loop {
+        let done = attempts(map, range, edit, merge, why, &mut surplus);
+        frame::free_list(core::mem::replace(&mut surplus, FrameList::new()));
+        match done {
+            Err(Wanted::Tables(wanted)) => {
+                let more = refill(wanted + SPARE);
+                if in_reserve() < wanted && more.is_err() {
+                    return more;
+                }
+            }
+            Err(Wanted::Nothing(errno)) => return Err(errno),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// Why a change ends before it is done.
+enum Wanted {
+    /// It needs so many tables, and the reserve has fewer.
+    Tables(usize),
+    /// It cannot be done.
+    Nothing(Errno),
+}
+
+/// [`change`], with the tables of the reserve only; `surplus` gets those that find no room in it. So it
+/// allocates and frees nothing: the frame allocator itself calls it.
+fn attempts(
+    map: &Map,
+    (start, end): (u64, u64),
+    edit: Edit,
+    merge: Merge,
+    why: Reason,
+    surplus: &mut FrameList,
+) -> Result<(), Wanted> {
     let direct = is_direct(start);
     let resizes_alone = map.rule.parks(map.rule.table);
     // Where others would have to wait for it, what is equal is merged afterwards, if anything is.
@@ -132,7 +171,6 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
     let parks = || resizes_alone && needs().is_ok_and(|needs| needs.parks);
     let mut alone_now = false;
     let result = loop {
-        let mut surplus = FrameList::new();
         let mut done = None;
         let mut attempt = |how| -> Result<(), Errno> {
             let mut pool = MAP.lock();
@@ -147,8 +185,8 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
             }
             let mut reserve = Reserve::new();
             pool.take(&mut reserve, needs.tables);
-            let mut change = Change::new(map, start, end, edit, reserve, merges).map_err(errno)?;
-            let (pool, whole) = drive(&mut change, how, pool, &mut surplus, parks);
+            let mut change = Change::new(map, start, end, edit, reserve, merges);
+            let (pool, whole) = drive(&mut change, how, pool, surplus, parks);
             drop(pool);
             note(change.report(), direct, why);
             done = Some(match change.outcome() {
@@ -165,17 +203,11 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
         } else {
             result = attempt(How::Beside);
         }
-        frame::free_list(surplus);
         match done {
             _ if result.is_err() => break result,
             Some(Attempt::Done) => break Ok(()),
-            Some(Attempt::Tables(wanted)) => {
-                let more = refill(wanted + SPARE);
-                if in_reserve() < wanted && more.is_err() {
-                    break more;
-                }
-            }
-            Some(Attempt::MustBeAlone) if !may_park() => return Err(Errno::EBUSY),
+            Some(Attempt::Tables(wanted)) => return Err(Wanted::Tables(wanted)),
+            Some(Attempt::MustBeAlone) if !may_park() => return Err(Wanted::Nothing(Errno::EBUSY)),
             Some(Attempt::MustBeAlone) => alone_now = true,
             _ => alone_now = false,
         }
@@ -183,7 +215,7 @@ fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Re
     if merge == Merge::Yes && resizes_alone && may_park() {
         merge_alone(map, start, end, direct);
     }
-    result
+    result.map_err(Wanted::Nothing)
 }
 
 /// How an attempt at a change ended.
@@ -270,9 +302,13 @@ fn change_linear(phys: PhysAddr, pages: usize, edit: Edit, why: Reason) -> Resul
     if mmu::HIGH_MEMORY && phys.as_u64() >= mmu::linear_end() {
         return Ok(());
     }
+    change(&map(), range(phys, pages), edit, Merge::Yes, why)
+}
+
+/// Where memory is in the linear map, as the tables count.
+fn range(phys: PhysAddr, pages: usize) -> (u64, u64) {
     let start = kernel_map::address(mmu::phys_to_virt(phys) as usize);
-    let end = start + (pages * PAGE_SIZE) as u64;
-    change(&map(), (start, end), edit, Merge::Yes, why)
+    (start, start + (pages * PAGE_SIZE) as u64)
 }
 
 /// The map, as it may be changed.
@@ -332,13 +368,22 @@ fn to_pages() -> Result<(), Errno> {
 /// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.
 pub(super) fn init() {
     tables::init();
-    if kernel_map::wants_pages() || cmdline::value("kernel_map") == Some("pages") {
+    let map = kernel_map::map();
+    let alone = map.rule.parks(map.rule.table) || map.groups && map.rule.parks(map.rule.group);
+    // Frames are freed where nobody can wait for other CPUs.
+    let debug = frame::debug_pagealloc::is_wanted();
+    if kernel_map::wants_pages() || cmdline::value("kernel_map") == Some("pages") || debug && alone {
         to_pages().expect("no memory for a map of pages");
         FIXED.store(true, Relaxed);
     }
+    seen::init();
 }
 
 /// Other CPUs will start.
 pub fn start() {
     STARTED.store(true, Relaxed);
+    // Not earlier: what brings up the machine leaves little stack for changes.
+    if frame::debug_pagealloc::is_wanted() {
+        crate::sync::without_interrupts(frame::debug_pagealloc::start);
+    }
 }

@@ -5,7 +5,7 @@ use super::{Live, MAP, Reason, map, set_executable, set_present, set_read_only, 
 use crate::arch::mmu;
 use crate::check;
 use crate::cmdline;
-use crate::mm::frame::{self, For};
+use crate::mm::frame::{self, For, debug_pagealloc};
 use crate::mm::{PAGE_SIZE, PhysAddr, kernel_map, vmap};
 use crate::sched::{online, spawn_kthread};
 use crate::selftest::Test;
@@ -33,30 +33,30 @@ const ORDER: usize = 10;
 const PAGES: usize = 1 << ORDER;
 
 /// A block of memory, filled with a pattern.
-struct Block(frame::Pfn);
+pub(super) struct Block(frame::Pfn);
 
 impl Block {
-    fn new() -> Result<Self, &'static str> {
+    pub(super) fn new() -> Result<Self, &'static str> {
         let block = Self(frame::alloc_block(ORDER, For::Kernel).ok_or("no block")?);
         for (n, word) in block.words().iter().enumerate() {
             word.store(pattern(n), Relaxed);
         }
         Ok(block)
     }
-    fn at(&self) -> usize {
+    pub(super) fn at(&self) -> usize {
         frame::virt(self.0) as usize
     }
     fn words(&self) -> &'static [AtomicU64] {
         // SAFETY: the block is the test's, and stays until its readers have ended.
         unsafe { core::slice::from_raw_parts(self.at() as *const AtomicU64, PAGES * PAGE_SIZE / 8) }
     }
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         let words = self.words().iter().enumerate();
         words
             .step_by(64)
             .all(|(n, word)| word.load(Relaxed) == pattern(n))
     }
-    fn phys(&self, page: usize) -> PhysAddr {
+    pub(super) fn phys(&self, page: usize) -> PhysAddr {
         PhysAddr::new(frame::phys(self.0).as_u64() + (page * PAGE_SIZE) as u64)
     }
 }
@@ -71,6 +71,12 @@ fn pattern(n: usize) -> u64 {
     (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// The first word of a page of a [`Block`].
+pub(super) fn pattern_word(page: usize) -> u32 {
+    let bytes = pattern(page * PAGE_SIZE / 8).to_ne_bytes();
+    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
 fn found(at: usize) -> Option<Mapped> {
     let _lock = MAP.lock();
     map().at(&Live, crate::arch::kernel_map::address(at))
@@ -80,8 +86,12 @@ fn allows(at: usize, access: Access) -> bool {
     found(at).is_some_and(|found| found.leaf.attributes.access.contains(access))
 }
 
-/// Leaves of the linear map by size, and tables without those in reserve.
+/// Leaves of the linear map by size, and tables without those in reserve. Nothing with `debug_pagealloc`:
+/// then they change with every page that anybody allocates.
 fn figures() -> (Vec<(u64, u64)>, usize) {
+    if debug_pagealloc::is_on() {
+        return (Vec::new(), 0);
+    }
     (kernel_map::direct().collect(), super::tables())
 }
 
@@ -97,7 +107,8 @@ fn one_page() -> Result<(), &'static str> {
     check!(!allows(middle, Access::WRITE) && allows(middle, Access::READ | Access::PRESENT));
     check!(allows(middle - PAGE_SIZE, Access::WRITE) && allows(middle + PAGE_SIZE, Access::WRITE));
     check!(block.is_whole());
-    check!(large.level == 0 && !large.leaf.grouped || figures().0 != before.0);
+    let same = large.level == 0 && !large.leaf.grouped || debug_pagealloc::is_on();
+    check!(same || figures().0 != before.0);
     check!(set_writable(middle, 1, Reason::Test).is_ok());
     check!(found(middle) == Some(large));
     check!(figures() == before);
@@ -245,6 +256,8 @@ fn change_all(block: &Block, rounds: usize) -> Result<(), &'static str> {
 /// After all of it: no W+X page, and all counts are those of the tables.
 fn as_before() -> Result<(), &'static str> {
     check!(kernel_map::writable_and_executable() == 0);
-    check!(kernel_map::counts_are_true());
+    // Other CPUs may change the map while its leaves are counted.
+    let tries = if debug_pagealloc::is_on() { 1000 } else { 1 };
+    check!((0..tries).any(|_| kernel_map::counts_are_true()));
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all.
 //! What is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
 
-use super::{Merge, Reason, change, change_linear, map};
+use super::{Live, MAP, Merge, Reason, Wanted, attempts, change, change_linear, map, range};
 use crate::arch::{kernel_map, mmu};
 use crate::cmdline;
+use crate::mm::frame::FrameList;
 use crate::mm::{PAGE_SIZE, PhysAddr, table, vmap};
 use limen_linear_map::{Access, Edit};
 use limen_linux_abi::Errno;
@@ -85,6 +86,45 @@ pub fn set_present(phys: PhysAddr, pages: usize, present: bool, why: Reason) -> 
         edit(Access::PRESENT, Access::empty())
     };
     change_linear(phys, pages, edit, why)
+}
+
+/// For `debug_pagealloc`: the pages of the linear map from `phys` on leave it, because they are free, or come
+/// back. Only the tables in reserve are used, and `surplus` gets those that are not needed any more: nothing
+/// is allocated or freed. In any context. `ENOMEM`: the reserve is empty; a part may have been changed.
+pub(in crate::mm) fn set_free(
+    phys: PhysAddr,
+    pages: usize,
+    free: bool,
+    surplus: &mut FrameList,
+) -> Result<(), Errno> {
+    let mut pages = pages;
+    if mmu::HIGH_MEMORY {
+        let room = mmu::linear_end().saturating_sub(phys.as_u64()) / PAGE_SIZE as u64;
+        pages = pages.min(usize::try_from(room).unwrap_or(usize::MAX));
+    }
+    if pages == 0 {
+        return Ok(());
+    }
+    let (map, (start, end)) = (map(), range(phys, pages));
+    let is_so = {
+        let _lock = MAP.lock();
+        map.at(&Live, start).is_some_and(|found| {
+            found.leaf.is_present() != free && end <= found.addr.saturating_add(found.size)
+        })
+    };
+    if is_so {
+        return Ok(());
+    }
+    let edit = if free {
+        edit(Access::PRESENT, Access::empty())
+    } else {
+        edit(Access::empty(), Access::PRESENT)
+    };
+    match attempts(&map, (start, end), edit, Merge::Yes, Reason::PageAlloc, surplus) {
+        Ok(()) => Ok(()),
+        Err(Wanted::Tables(_)) => Err(Errno::ENOMEM),
+        Err(Wanted::Nothing(errno)) => Err(errno),
+    }
 }
 
 fn both(at: usize, pages: usize, change: Edit, why: Reason) -> Result<(), Errno> {

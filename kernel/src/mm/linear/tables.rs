@@ -173,6 +173,28 @@ pub(super) fn refill(wanted: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// How badly the reserve needs tables. Only `debug_pagealloc` asks: what it frees needs tables that come back
+/// when all of a block is free, and do not if one of its pages is kept as a table.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mm) enum Need {
+    /// It has few.
+    Some = POOL as isize / 2,
+    /// It has so few that a change may find none.
+    Bad = POOL as isize / 8,
+}
+
+/// Whether the reserve needs tables, so badly.
+pub(in crate::mm) fn wants(need: Need) -> bool {
+    super::map().rule.table != linear_map::Resize::Never && in_reserve() < need as usize
+}
+
+/// Keeps an allocated frame as a table in reserve. `false`: there is no room, and it is still the caller's.
+pub(in crate::mm) fn keep(pfn: frame::Pfn) -> bool {
+    let mut surplus = FrameList::new();
+    MAP.lock().put(Table(frame::phys(pfn).as_u64()), &mut surplus);
+    surplus.is_empty()
+}
+
 /// How many tables are in reserve.
 pub fn in_reserve() -> usize {
     MAP.lock().count

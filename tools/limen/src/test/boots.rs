@@ -37,6 +37,26 @@ const MAPS: &[(Arch, &str)] = &[
     (Arch::Powerpc64, "--append=kernel_map=pages"),
 ];
 
+/// What is free is not in the kernel's map: the self-tests, a boot, and that a use of such a page ends in a
+/// panic that says why.
+fn debug_pagealloc(context: &Context, arch: Arch) -> Result<String> {
+    const ON: &str = "--append=debug_pagealloc=on";
+    const WHY: &str = "(debug_pagealloc: the page is free)";
+    let said = selftest(context, arch, &[ON])?;
+    boot(context, arch, 2, &[ON])?;
+    let guest = Guest::new(context, arch).smp(2).timeout(120);
+    let words = ["--append=limen.selftest", "--append=limen.use_after_free", ON];
+    let ran = words.into_iter().fold(guest, Guest::option).run()?;
+    if !ran
+        .log
+        .lines()
+        .any(|l| l.contains("Kernel panic") && l.contains(WHY))
+    {
+        bail!("a page was used after it was freed\n{}", ran.everything());
+    }
+    Ok(said)
+}
+
 /// Runs the kernel's self-tests; returns their last line.
 fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
     selftest_in(Guest::new(context, arch).smp(2).timeout(120), options)
@@ -309,12 +329,19 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         }
         Ok(Verdict::Passed(said))
     });
+    let map = Step::on(arch, "map", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        Ok(Verdict::Passed(debug_pagealloc(context, arch)?))
+    });
     let first = format!("boot-{arch}");
     let mut steps = vec![
         smp.after(&first),
         machines.after(&first),
         lockdep.alone(),
         selftest.after(&first),
+        map.after(&first),
         map_long.after(&first).alone(),
     ];
     if arch == Arch::Arm {

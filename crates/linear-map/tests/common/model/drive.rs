@@ -82,7 +82,7 @@ impl Model {
         let reserve = self.reserve(start, end).map_err(|error| format!("{error:?}"))?;
         self.announce(start, end, edit);
         let map = self.map;
-        let mut change = Change::new(&map, start, end, edit, reserve, merges).unwrap();
+        let mut change = Change::new(&map, start, end, edit, reserve, merges);
         let report = self.drive_with(&mut change, twist)?;
         self.check_report(before, &report)?;
         Ok(report)
