@@ -7,6 +7,9 @@
 //! stay mapped until many of them can be flushed from the TLBs together, in a context that may wait for other
 //! CPUs.
 //!
+//! Modules have a range of their own where the processor wants their code near the kernel's ([`MODULES`]), at
+//! the end of [`VMAP`] or outside it. Only who has an area may change what its pages allow ([`protect`]).
+//!
 //! The heap gets its large blocks here, so nothing may use the heap while the lock is held: the node of an
 //! area is made before it is inserted and freed after it was removed, and the list of freed areas goes
 //! through their nodes. Code that frees an area and may not wait leaves the flush to others: to the next
@@ -15,12 +18,13 @@
 use super::frame::{self, For, FrameList};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, Prot, table};
 use crate::arch::irq;
-use crate::arch::mmu::{self, Entry, LEVELS, MemoryKind, VMAP};
+use crate::arch::mmu::{self, Entry, LEVELS, MODULES, MemoryKind, VMAP};
 use crate::sched::preempt;
 use crate::sync::IrqSpinLock;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_entry::ThreadFlags;
+use limen_linux_abi::Errno;
 use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 
 /// An area: a range of mapped addresses and an unmapped page behind it. The tree has the addresses, this is
@@ -29,6 +33,8 @@ use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 struct Area {
     /// Whether the frames are freed together with the area.
     owns: bool,
+    /// Whether its pages have, or had, other permissions than to be read and written.
+    protected: bool,
     /// In a freed area: the address of the one freed before it, 0 for none. `ALIVE` in an area that is in
     /// use.
     dead: usize,
@@ -36,6 +42,28 @@ struct Area {
 
 /// The mark of an area in use. No area begins at this address.
 const ALIVE: usize = 1;
+
+/// Which addresses an area gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Zone {
+    /// Any.
+    General,
+    /// Where code of modules may be, the lowest that are free: so that its branches reach the kernel.
+    Modules,
+}
+
+impl Zone {
+    /// The first address, and one past the last.
+    fn range(self) -> (usize, usize) {
+        let (start, end) = (middle(), range().1);
+        let own = MODULES.0 < MODULES.1;
+        match self {
+            Self::Modules if own => MODULES,
+            _ if own && (start..end).contains(&MODULES.0) => (start, MODULES.0),
+            _ => (start, end),
+        }
+    }
+}
 
 /// An area that is not in the tree: before it is inserted or after it was removed.
 type AreaNode = NodeBox<(), Area>;
@@ -79,7 +107,7 @@ pub fn used_pages() -> usize {
 
 /// Whether `addr` is in a mapping made here.
 pub fn contains(addr: usize) -> bool {
-    (VMAP.0..VMAP.1).contains(&addr)
+    (VMAP.0..VMAP.1).contains(&addr) || (MODULES.0..MODULES.1).contains(&addr)
 }
 
 /// Fills in the top level for the range. Boot CPU, once.
@@ -117,14 +145,21 @@ fn may_wait() -> bool {
 impl Areas {
     /// Finds addresses for `size` bytes, behind the last area or from the start, and inserts the node. `Err`:
     /// there are none; the node is given back.
-    fn put(&mut self, mut node: AreaNode, size: usize) -> Result<usize, AreaNode> {
-        let (first, last) = (middle() as u64, range().1 as u64 - 1);
-        let size = size as u64;
-        let next = self.map.room(size, self.cursor as u64, last);
+    fn put(&mut self, mut node: AreaNode, size: usize, zone: Zone) -> Result<usize, AreaNode> {
+        let (first, end) = zone.range();
+        let (size, first, last) = (size as u64, first as u64, end as u64 - 1);
+        let near = zone == Zone::Modules && MODULES.0 < MODULES.1;
+        let next = if near {
+            None
+        } else {
+            self.map.room(size, self.cursor as u64, last)
+        };
         let Some(at) = next.or_else(|| self.map.room(size, first, last)) else {
             return Err(node);
         };
-        self.cursor = (at + size) as usize;
+        if !near {
+            self.cursor = (at + size) as usize;
+        }
         (node.range_mut().first, node.range_mut().last) = (at, at + size - 1);
         self.map.insert(node);
         Ok(at as usize)
@@ -137,12 +172,16 @@ fn pages_of(range: &Range<(), Area>) -> usize {
 }
 
 /// Reserves addresses for `pages` pages and an unmapped one behind them.
-fn reserve(pages: usize, owns: bool) -> Option<usize> {
+fn reserve(pages: usize, owns: bool, zone: Zone) -> Option<usize> {
     if DEAD.load(Relaxed) > PURGE {
         purge();
     }
     let size = pages.checked_add(1)?.checked_mul(PAGE_SIZE)?;
-    let value = Area { owns, dead: ALIVE };
+    let value = Area {
+        owns,
+        protected: false,
+        dead: ALIVE,
+    };
     let mut node = Node::new(Range {
         first: 0,
         last: 0,
@@ -150,7 +189,7 @@ fn reserve(pages: usize, owns: bool) -> Option<usize> {
         value,
     })?;
     loop {
-        let put = AREAS.lock().put(node, size);
+        let put = AREAS.lock().put(node, size, zone);
         match put {
             Ok(at) => return Some(at),
             // Freed areas may be in the way.
@@ -165,7 +204,7 @@ fn reserve(pages: usize, owns: bool) -> Option<usize> {
 pub fn map_device(phys: u64, size: usize) -> *mut u8 {
     let offset = phys as usize & (PAGE_SIZE - 1);
     let pages = (offset + size).div_ceil(PAGE_SIZE);
-    let Some(at) = reserve(pages, false) else {
+    let Some(at) = reserve(pages, false, Zone::General) else {
         return null_mut();
     };
     for i in 0..pages {
@@ -190,10 +229,15 @@ fn is_enough(pages: usize) -> bool {
 
 /// Allocates `pages` pages with consecutive addresses in the kernel. Null: there is no memory.
 pub fn alloc_pages(pages: usize) -> *mut u8 {
+    alloc(pages, Zone::General)
+}
+
+/// [`alloc_pages`], with addresses of `zone`. The content of the pages is not known.
+pub fn alloc(pages: usize, zone: Zone) -> *mut u8 {
     if !(is_enough(pages) || purge() && is_enough(pages)) {
         return null_mut();
     }
-    let Some(at) = reserve(pages, true) else {
+    let Some(at) = reserve(pages, true, zone) else {
         return null_mut();
     };
     USED.fetch_add(pages, Relaxed);
@@ -211,6 +255,60 @@ pub fn alloc_pages(pages: usize) -> *mut u8 {
     }
     mmu::update_kernel(at, at + (pages << PAGE_SHIFT));
     at as *mut u8
+}
+
+/// Changes what `pages` pages from `addr` on allow; they are in one area with frames of its own, and the
+/// caller's. Code in pages that can be executed from now on is what memory holds. When it returns no CPU
+/// uses the former permissions. May wait for other CPUs: interrupts on, no spinlock held. `EINVAL`: there is
+/// no such area.
+pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
+    let size = pages.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let end = addr.checked_add(size).ok_or(Errno::EINVAL)?;
+    if !addr.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    if pages == 0 {
+        return Ok(());
+    }
+    {
+        let mut areas = AREAS.lock();
+        let found = areas
+            .map
+            .find((addr as u64, addr as u64), None, |_| true)
+            .map(|range| {
+                let inside = end - range.first as usize <= pages_of(range) << PAGE_SHIFT;
+                (
+                    range.first,
+                    inside && range.value.owns && range.value.dead == ALIVE,
+                )
+            });
+        let Some((first, true)) = found else {
+            return Err(Errno::EINVAL);
+        };
+        if let Some(area) = areas.map.value_mut((first, ())) {
+            area.protected = true;
+        }
+    }
+    protect_aliases(addr, end, prot)?;
+    let execute = prot.contains(Prot::EXEC);
+    table::for_each(mmu::kernel_root(), addr, end, |_, slot, entry| {
+        if execute {
+            mmu::sync_instructions(entry.phys());
+        }
+        table::store(
+            slot,
+            Entry::kernel_leaf(entry.phys(), prot, MemoryKind::Normal, 0),
+        );
+    });
+    mmu::flush_kernel(addr, end);
+    Ok(())
+}
+
+/// The one place where the linear map's view of pages is made to allow what `prot` says of the mapping in
+/// `[addr, end)`; before they are freed it is called with `READ | WRITE`. So far that view stays writable.
+fn protect_aliases(addr: usize, end: usize, prot: Prot) -> Result<(), Errno> {
+    let _ = (addr, end, prot);
+    Ok(())
 }
 
 /// Frees an area. In any context. Its frames come back when the TLBs have been flushed.
@@ -257,6 +355,10 @@ pub fn purge() -> bool {
         let Some((pages, area)) = found else { break };
         let end = at + (pages << PAGE_SHIFT);
         (low, high) = (low.min(at), high.max(end));
+        if area.protected {
+            // It takes nothing away, so it cannot fail.
+            let _ = protect_aliases(at, end, Prot::READ | Prot::WRITE);
+        }
         table::for_each(mmu::kernel_root(), at, end, |_, slot, entry| {
             table::store(slot, Entry::EMPTY);
             if area.owns {

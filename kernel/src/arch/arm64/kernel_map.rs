@@ -1,14 +1,14 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::kmap::FIXED;
-use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};
+use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, MODULES, VMAP};
 use crate::arch::linear::kernel_slot;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
 
 /// The parts of the kernel's addresses.
-pub const AREAS: usize = 4;
+pub const AREAS: usize = 6;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
 
@@ -38,7 +38,9 @@ pub fn areas() -> [Area; AREAS] {
     [
         area(LINEAR_BASE, VMAP.0, "Linear Mapping start"),
         area(VMAP.0, VMAP.1, "vmalloc() area"),
-        area(IMAGE_BASE, FIXED, "Kernel image start"),
+        area(IMAGE_BASE, MODULES.0, "Kernel image start"),
+        area(MODULES.0, MODULES.1, "Modules start"),
+        area(MODULES.1, FIXED, "Modules end"),
         area(FIXED, IMAGE_BASE + (1 << 30), "Fixmap start"),
     ]
 }

@@ -45,6 +45,8 @@ mod extable;
 pub mod frame;
 mod hcall;
 mod head;
+#[path = "../helper.rs"]
+mod helper;
 pub mod interrupt;
 pub mod irq;
 #[path = "../kernel_levels.rs"]
@@ -61,6 +63,7 @@ mod line;
 #[path = "../memory_functions.rs"]
 mod memory_functions;
 pub mod mmu;
+pub mod module;
 #[path = "../moves.rs"]
 mod moves;
 mod openfirmware;

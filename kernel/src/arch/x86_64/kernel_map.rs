@@ -1,14 +1,14 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::cpu::{self, Features};
-use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, VMAP};
+use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, MODULES, VMAP};
 use crate::arch::linear::kernel_slot;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
 
 /// The parts of the kernel's addresses.
-pub const AREAS: usize = 3;
+pub const AREAS: usize = 4;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
 
@@ -39,6 +39,7 @@ pub fn areas() -> [Area; AREAS] {
         area(LINEAR_BASE, LINEAR_BASE + (64 << 40), "Low Kernel Mapping"),
         area(VMAP.0, VMAP.1, "vmalloc() Area"),
         area(KERNEL_BASE, KERNEL_BASE + (1 << 30), "High Kernel Mapping"),
+        area(MODULES.0, MODULES.1, "Modules"),
     ]
 }
 
