@@ -637,7 +637,8 @@ fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot
         ""
     };
     panic!(
-        "unable to handle kernel {what} {addr:#x} at {:#x}{note}",
-        frame.ip()
+        "unable to handle kernel {what} {addr:#x} at {:#x} ({}){note}",
+        frame.ip(),
+        super::symbols::Symbol(frame.ip())
     );
 }

@@ -49,7 +49,6 @@ pub use slot::{CurrentSpace, MmSlot, current_space};
 pub use space::{AddressSpace, Layout, Mapped, VmaInfo};
 pub use stack::KernelStack;
 pub use stats::stats;
-pub use symbols::symbol_room;
 pub use told::Told;
 pub use vma::{FileMap, MappedFile, SpecialPages, VmFlags};
 pub use vmap::map_device;

@@ -1,8 +1,10 @@
 //! Where symbols are found: memory in the kernel's image for its own, into which the build writes the
-//! compressed table after linking (`tools/symbols`), and what knows those of modules. `trace::symbols` reads
-//! both.
+//! compressed table after linking (`tools/symbols`), and what knows those of modules. Backtraces and
+//! `/proc/kallsyms` read both (`trace::symbols`).
 
 use crate::sync::Once;
+use core::fmt;
+use limen_symbols::Table;
 
 /// Its size in bytes. Unoptimised kernels have many more functions.
 const ROOM: usize = if cfg!(debug_assertions) {
@@ -19,7 +21,7 @@ const ROOM: usize = if cfg!(debug_assertions) {
 static __kallsyms_start: [u8; ROOM] = [0xff; ROOM];
 
 /// What the build wrote there.
-pub fn symbol_room() -> &'static [u8] {
+fn symbol_room() -> &'static [u8] {
     // Keeps the compiler from using the value in the source, which the build changes after linking.
     core::hint::black_box(&__kallsyms_start)
 }
@@ -54,6 +56,55 @@ pub fn set_modules(modules: &'static dyn Modules) {
 }
 
 /// What was set.
-pub fn modules() -> Option<&'static dyn Modules> {
+fn modules() -> Option<&'static dyn Modules> {
     MODULES.get().copied()
+}
+
+/// The table. `None`: the build did not write it.
+pub fn table() -> Option<Table<'static>> {
+    Table::new(symbol_room())
+}
+
+/// Calls `f` with each symbol of loaded modules. May sleep.
+pub fn each_outside(mut f: impl FnMut(Outside<'_>)) {
+    if let Some(modules) = modules() {
+        modules.each(&mut f);
+    }
+}
+
+/// An address that is shown as `name+0x12`, as `name+0x12 [module]`, or as a number if there is no symbol.
+#[derive(Clone, Copy)]
+pub struct Symbol(pub usize);
+
+impl Symbol {
+    /// Shows a symbol of a module. `None`: there is none.
+    fn outside(self, f: &mut fmt::Formatter<'_>) -> Option<fmt::Result> {
+        let mut result = None;
+        modules()?.find(self.0, &mut |symbol| {
+            let (name, offset) = (symbol.name.escape_ascii(), self.0 - symbol.address);
+            result = Some(write!(f, "{name}+{offset:#x} [{}]", symbol.module));
+        });
+        result
+    }
+}
+
+impl fmt::Display for Symbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(result) = self.outside(f) {
+            return result;
+        }
+        let Some(table) = table() else {
+            return write!(f, "{:#x}", self.0);
+        };
+        let Some((index, offset)) = table.lookup(self.0 as u64) else {
+            return write!(f, "{:#x}", self.0);
+        };
+        let mut result = Ok(());
+        let found = table.name(index, |piece| result = result.and_then(|()| f.write_str(piece)));
+        if found.is_none() {
+            return write!(f, "{:#x}", self.0);
+        }
+        result?;
+        write!(f, "+{offset:#x}")
+    }
 }

@@ -5,8 +5,8 @@ use super::list::{self, CHANGING, State};
 use super::load::forget;
 use limen_linux_abi::Errno;
 
-/// Unloads the module called `name`. Errors: `ENOENT` if there is none, `EAGAIN` if it is used, `EBUSY` if its
-/// `init` has not returned, it is being unloaded, or cannot be; `EINTR`.
+/// Unloads the module called `name`. Errors: `ENOENT` if there is none, `EAGAIN` if it is used, `EBUSY` if
+/// its `init` has not returned, it is being unloaded, or cannot be; `EINTR`.
 ///
 /// It never waits for users (`O_NONBLOCK` changes nothing, as on Linux), and never takes from them what they
 /// use (`O_TRUNC` changes nothing, as on a Linux without `CONFIG_MODULE_FORCE_UNLOAD`).

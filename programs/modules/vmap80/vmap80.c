@@ -58,8 +58,8 @@ static int start(void) {
     probe(at, pages, 61, 0);
     unsigned long long opened = limen_now_ns();
     limen_vfree(at);
-    limen_info("vmap80: %lu pages, %lu failures, written in %lu us, read-only in %lu us, all in %lu us", pages,
-        failed, (unsigned long)(written - began) / 1000, (unsigned long)(closed - written) / 1000,
+    limen_info("vmap80: %lu pages, %lu failures, written in %lu us, read-only in %lu us, all in %lu us",
+        pages, failed, (unsigned long)(written - began) / 1000, (unsigned long)(closed - written) / 1000,
         (unsigned long)(opened - began) / 1000);
     return failed ? -LIMEN_EIO : 0;
 }

@@ -98,8 +98,8 @@ pub fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The module of the C files in `dir`, called as the folder is, built when it is missing or old. Several files
-/// are linked into one object.
+/// The module of the C files in `dir`, called as the folder is, built when it is missing or old. Several
+/// files are linked into one object.
 pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find {}", dir.display()))?;
     let name = dir

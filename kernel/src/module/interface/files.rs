@@ -39,6 +39,13 @@ const REMOVED: u32 = 1 << 31;
 static ENTRIES: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 
 impl Entry {
+    /// Whether a module made it.
+    fn is_of(&self, module: &Arc<Module>) -> bool {
+        self.owner
+            .as_ref()
+            .is_some_and(|owner| Arc::ptr_eq(owner, module))
+    }
+
     /// Lets the module write the text. `EIO`: the file has been removed.
     fn read(&self, out: &mut Text) -> Result<(), Errno> {
         let more = |readers: u32| (readers < REMOVED - 1).then(|| readers + 1);
@@ -103,8 +110,8 @@ pub unsafe extern "C" fn create(
     handle
 }
 
-/// `void limen_proc_remove(struct limen_proc *file)`: removes a file, or nothing if that is null. It waits for
-/// whoever reads it. May sleep.
+/// `void limen_proc_remove(struct limen_proc *file)`: removes a file, or nothing if that is null. It waits
+/// for whoever reads it. May sleep.
 pub extern "C" fn remove(file: *const Entry) {
     let found = {
         let mut entries = ENTRIES.lock();
@@ -129,13 +136,7 @@ pub fn clean(module: &Arc<Module>) {
     loop {
         let left = {
             let mut entries = ENTRIES.lock();
-            let own = |entry: &Arc<Entry>| {
-                entry
-                    .owner
-                    .as_ref()
-                    .is_some_and(|owner| Arc::ptr_eq(owner, module))
-            };
-            let index = entries.iter().position(own);
+            let index = entries.iter().position(|entry| entry.is_of(module));
             index.map(|index| entries.swap_remove(index))
         };
         let Some(entry) = left else { return };

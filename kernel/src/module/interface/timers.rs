@@ -50,6 +50,13 @@ impl Call {
 }
 
 impl Entry {
+    /// Whether a module made it.
+    fn is_of(&self, module: &Arc<Module>) -> bool {
+        self.owner
+            .as_ref()
+            .is_some_and(|owner| Arc::ptr_eq(owner, module))
+    }
+
     /// It is not armed. Waits until its callback does not run. Not from the callback.
     fn stop(&self) -> bool {
         let mut armed = false;
@@ -95,8 +102,8 @@ pub extern "C" fn create(expired: Expired, data: *mut c_void) -> *const Entry {
     handle
 }
 
-/// `void limen_timer_start(struct limen_timer *timer, unsigned long long ns)`: it expires in `ns` nanoseconds,
-/// once, and not when it was to expire before. In any context, also in its own function.
+/// `void limen_timer_start(struct limen_timer *timer, unsigned long long ns)`: it expires in `ns`
+/// nanoseconds, once, and not when it was to expire before. In any context, also in its own function.
 pub unsafe extern "C" fn start(timer: *const Entry, ns: u64) {
     // SAFETY: the module's promise: it has not deleted it.
     let entry = unsafe { &*timer };
@@ -130,13 +137,7 @@ pub fn clean(module: &Arc<Module>) {
     loop {
         let left = {
             let mut entries = ENTRIES.lock();
-            let own = |entry: &Arc<Entry>| {
-                entry
-                    .owner
-                    .as_ref()
-                    .is_some_and(|owner| Arc::ptr_eq(owner, module))
-            };
-            let index = entries.iter().position(own);
+            let index = entries.iter().position(|entry| entry.is_of(module));
             index.map(|index| entries.swap_remove(index))
         };
         let Some(entry) = left else { return };

@@ -31,7 +31,11 @@ fn run(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdic
     }
     for folder in modules::folders(&tree::root().join("programs/modules"))? {
         let module = modules::module(arch, &folder)?;
-        let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = module
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         guest = guest.option(format!("--add={}:/modules/{name}", module.display()));
     }
     let ran = guest
