@@ -63,6 +63,19 @@ impl Map {
         Ok(())
     }
 
+    /// Hangs in a table of pages, for the address of its first. There must be none yet ([`Error::Occupied`]).
+    pub fn build_table(&self, tables: &mut impl Build, at: u64, pages: Table) -> Result<(), Error> {
+        if !Self::aligned(at, self.geometry.level(1).size()) {
+            return Err(Error::Unaligned);
+        }
+        let (table, index) = self.reach(tables, at, 1)?;
+        if tables.read(table, 1, index) != Entry::Empty {
+            return Err(Error::Occupied);
+        }
+        tables.write(table, 1, index, 1, Entry::Table(pages));
+        Ok(())
+    }
+
     /// The table of `level` for `at`, made if need be, and the index in it.
     fn reach(&self, tables: &mut impl Build, at: u64, level: usize) -> Result<(Table, usize), Error> {
         let mut table = self.root;

@@ -175,6 +175,8 @@ pub struct Change {
     /// How much was done since the last pause.
     pub(crate) work: usize,
     error: Option<Error>,
+    /// Why it goes no further, when it has merged what it has split.
+    refused: Option<Error>,
     pub(crate) report: Report,
 }
 
@@ -220,6 +222,7 @@ impl Change {
             unordered: false,
             work: 0,
             error: None,
+            refused: None,
             report: Report::default(),
         }
     }
@@ -260,10 +263,7 @@ impl Change {
                         self.phase = Phase::Apply;
                     }
                 }),
-                Phase::Apply => {
-                    self.apply(tables);
-                    Ok(())
-                }
+                Phase::Apply => self.apply(tables),
                 Phase::Collapse { level } => {
                     self.collapse(tables, level);
                     Ok(())
@@ -272,12 +272,20 @@ impl Change {
                     self.fold(tables, level);
                     Ok(())
                 }
-                Phase::Done => return None,
+                Phase::Done => {
+                    self.error = self.refused;
+                    return None;
+                }
             };
             if let Err(error) = done {
-                self.error = Some(error);
-                // What was changed before the map changed under us is not left stale.
+                // What was changed before is not left stale.
                 self.flush();
+                if error == Error::WriteAndExecute && self.merges {
+                    self.refused = Some(error);
+                    self.begin_level(0);
+                } else {
+                    self.error = Some(error);
+                }
             }
         }
     }
@@ -339,28 +347,29 @@ impl Change {
     }
 
     /// Changes the next entries, or passes over them.
-    fn apply(&mut self, tables: &impl Tables) {
+    fn apply(&mut self, tables: &impl Tables) -> Result<(), Error> {
         if self.at >= self.end {
             self.flush();
             self.phase = Phase::Done;
             if self.merges {
                 self.begin_level(0);
             }
-            return;
+            return Ok(());
         }
         let found = self.map.find(tables, self.at, 0);
         let form = self.map.geometry.level(found.level);
         let size = form.size();
         let Entry::Leaf(leaf) = found.entry else {
             self.at = found.addr.saturating_add(size);
-            return self.worked(1);
+            self.worked(1);
+            return Ok(());
         };
         let unit = if leaf.grouped { form.group_size() } else { size };
         if !Map::aligned(self.at, unit) || self.end - self.at < unit {
             // Somebody has merged what the ends were in, during a pause.
             self.flush();
             self.phase = Phase::First;
-            return;
+            return Ok(());
         }
         let mut most = (form.entries() - found.index).min(((self.end - self.at) >> form.shift) as usize);
         if leaf.grouped {
@@ -381,7 +390,7 @@ impl Change {
             count += 1;
         }
         let bytes = (count as u64) << form.shift;
-        let attributes = self.edit.of(leaf.attributes);
+        let attributes = self.edited(leaf)?;
         if attributes != leaf.attributes {
             let run = Run {
                 table: found.table,
@@ -397,6 +406,16 @@ impl Change {
         if self.at < self.end {
             self.worked(count);
         }
+        Ok(())
+    }
+
+    /// What a leaf of the range will allow.
+    pub(crate) fn edited(&self, leaf: Leaf) -> Result<Attributes, Error> {
+        let attributes = self.edit.of(leaf.attributes);
+        if attributes.is_dangerous() && !leaf.attributes.is_dangerous() {
+            return Err(Error::WriteAndExecute);
+        }
+        Ok(attributes)
     }
 
     /// Writes new attributes.

@@ -26,6 +26,9 @@
 //! the second, and add the difference. (This holds for inverted addresses of entries that are not present, as
 //! Linux's for L1TF, too. In a format where a group's entries are equal, it holds from group to group.)
 //!
+//! **Nothing becomes writable and executable**: a change that would make it so ends there, with
+//! [`Error::WriteAndExecute`].
+//!
 //! **Splitting** is done at the two ends of a range, and only as far as needed: what lies within it is
 //! changed in blocks. All tables that an end needs are filled and linked to each other before the one write
 //! that puts them in place of the block. They come from the caller ([`Map::needs`] says how many,

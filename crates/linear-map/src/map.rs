@@ -28,6 +28,8 @@ pub enum Error {
     NoTables,
     /// Something is mapped there already.
     Occupied,
+    /// A leaf would be writable and executable that was not. What was done so far is whole.
+    WriteAndExecute,
 }
 
 /// What a change of a range needs beforehand, at most.

@@ -4,7 +4,46 @@
 //! entries say the same; what stays a table gets groups. Leaves that are not present merge among themselves.
 
 use crate::change::{Phase, Run};
-use crate::{Change, Entry, Leaf, Map, Resize, Step, Tables};
+use crate::map::Found;
+use crate::{Change, Entry, Leaf, Map, Resize, Step, Table, Tables};
+
+/// A table whose entries all say the same, one after the other in memory.
+struct Equal {
+    table: Table,
+    /// The first.
+    first: Leaf,
+    /// How many are in groups.
+    grouped: usize,
+}
+
+impl Map {
+    /// The table of an entry, if it can become a block.
+    fn equal(&self, tables: &impl Tables, found: &Found) -> Option<Equal> {
+        let Entry::Table(table) = found.entry else {
+            return None;
+        };
+        let level = found.level.checked_sub(1)?;
+        let form = self.geometry.level(level);
+        let Entry::Leaf(first) = tables.read(table, level, 0) else {
+            return None;
+        };
+        if !Self::aligned(first.phys, self.geometry.level(found.level).size()) {
+            return None;
+        }
+        let grouped = tables.alike(table, level, 0, form.entries(), first, form.size())?;
+        Some(Equal {
+            table,
+            first,
+            grouped,
+        })
+    }
+
+    /// Whether [`Change::merge`] would make a block of `level` for `addr` of the table there.
+    pub fn merges(&self, tables: &impl Tables, addr: u64, level: usize) -> bool {
+        let found = self.find(tables, addr, level);
+        (1..=self.largest).contains(&level) && found.level == level && self.equal(tables, &found).is_some()
+    }
+}
 
 impl Change {
     /// Begins with the tables of `level`.
@@ -46,20 +85,16 @@ impl Change {
         self.at = found
             .addr
             .saturating_add(self.map.geometry.level(found.level).size());
-        let Entry::Table(table) = found.entry else {
-            return self.worked(1);
-        };
         let form = self.map.geometry.level(level);
         let block = self.map.geometry.level(found.level).size();
-        let Entry::Leaf(first) = tables.read(table, level, 0) else {
-            return self.worked(1);
-        };
-        let fits = Map::aligned(first.phys, block);
-        let Some(grouped) = fits
-            .then(|| tables.alike(table, level, 0, form.entries(), first, form.size()))
-            .flatten()
+        let Some(Equal {
+            table,
+            first,
+            grouped,
+        }) = self.map.equal(tables, &found)
         else {
-            return self.worked(form.entries());
+            let table = matches!(found.entry, Entry::Table(_));
+            return self.worked(if table { form.entries() } else { 1 });
         };
         let run = Run::of(&found);
         let leaf = Leaf {

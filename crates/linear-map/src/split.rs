@@ -14,10 +14,18 @@ impl Change {
             return Ok(true);
         };
         let form = self.map.geometry.level(found.level);
-        if leaf.grouped && !Map::aligned(addr, form.group_size()) {
-            self.unfold(&found, leaf)?;
-        } else if Map::aligned(addr, form.size()) {
+        let size = if leaf.grouped {
+            form.group_size()
+        } else {
+            form.size()
+        };
+        if Map::aligned(addr, size) {
             return Ok(true);
+        }
+        // A change that will be refused here splits nothing.
+        self.edited(leaf)?;
+        if leaf.grouped {
+            self.unfold(&found, leaf)?;
         } else {
             self.split_block(&found, leaf, addr, other)?;
         }

@@ -31,6 +31,14 @@ pub struct Attributes {
     pub kind: u8,
 }
 
+impl Attributes {
+    /// Whether it can be written and executed, once it is present.
+    #[inline(always)]
+    pub(crate) const fn is_dangerous(&self) -> bool {
+        self.access.contains(Access::WRITE.union(Access::EXECUTE))
+    }
+}
+
 /// An entry that maps memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Leaf {

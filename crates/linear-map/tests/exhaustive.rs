@@ -76,6 +76,12 @@ fn pages_that_come_and_go() {
     }
 }
 
+/// Whether a table of the model is said to be able to become a block.
+fn merges_anywhere(model: &Model, pages: u64) -> bool {
+    (1..=model.map.largest)
+        .any(|level| (0..pages).any(|page| model.map.merges(model, BASE + page * PAGE, level)))
+}
+
 /// Two changes, one after the other, of all ranges of a deeper map; merges are put off, and made afterwards.
 #[test]
 fn merges_put_off() {
@@ -91,7 +97,11 @@ fn merges_put_off() {
             for (start, end) in ranges().step_by(5) {
                 let mut twice = once.clone();
                 twice.change(start, end, writable(), false).unwrap();
+                let tables = twice.tables_used();
+                let merges = merges_anywhere(&twice, pages);
                 twice.merge(BASE, BASE + pages * PAGE).unwrap();
+                assert_eq!(merges, twice.tables_used() < tables, "{name}");
+                assert!(!merges_anywhere(&twice, pages), "{name}");
                 twice.change(BASE, BASE + pages * PAGE, writable(), true).unwrap();
                 assert!(twice.same_leaves(&fresh, BASE, BASE + pages * PAGE));
                 assert_eq!(twice.tables_used(), fresh.tables_used());

@@ -355,6 +355,59 @@ fn changes_in_pauses() {
     }
 }
 
+/// What is executable does not become writable, nor the other way round; what comes before it is changed.
+#[test]
+fn never_both() {
+    let map = tiny::map(&X86_64, rule::X86);
+    let code = RO | Access::EXECUTE;
+    let set = |set| Edit {
+        clear: Access::empty(),
+        set,
+    };
+    for (access, edit) in [(code, writable()), (RW, set(Access::EXECUTE))] {
+        let mut model = Model::new(map, BASE, 0, 4096, Some(&[]));
+        model.unmap_all();
+        model.add(BASE, 0, 2 * 4096, plain(RO), Some(&[]));
+        model.add(BASE + 2 * 4096, 2 * 4096, 2 * 4096, plain(access), Some(&[]));
+        let map = model.map;
+        let mut change = Change::new(&map, BASE, BASE + 4 * 4096, edit, Reserve::new(), true).unwrap();
+        while let Some(step) = change.next(&model) {
+            model.step(&step).unwrap();
+        }
+        assert_eq!(change.outcome(), Err(Error::WriteAndExecute));
+        let found = |page: u64| map.at(&model, BASE + page * 4096).unwrap().leaf.attributes;
+        assert_eq!((found(1), found(2)), (plain(RO | edit.set), plain(access)));
+        model.settle().unwrap();
+    }
+}
+
+/// A change that is refused leaves no block split: neither where it would have been executable, nor where it
+/// began.
+#[test]
+fn refused_and_whole() {
+    const BLOCK: u64 = 2 << 20;
+    let map = tiny::map(&X86_64, rule::X86);
+    let code = RO | Access::EXECUTE;
+    for (first, last) in [(code, code), (RW, code), (code, RW)] {
+        let mut model = Model::new(map, BASE, 0, 2 * BLOCK, Some(&[]));
+        model.unmap_all();
+        model.add(BASE, 0, BLOCK, plain(first), Some(&[]));
+        model.add(BASE + BLOCK, BLOCK, BLOCK, plain(last), Some(&[]));
+        let map = model.map;
+        let range = (BASE + 0x3000, BASE + BLOCK + 0x5000);
+        let reserve = model.reserve(range.0, range.1).unwrap();
+        let mut change = Change::new(&map, range.0, range.1, writable(), reserve, true).unwrap();
+        while let Some(step) = change.next(&model) {
+            model.step(&step).unwrap();
+        }
+        assert_eq!(change.outcome(), Err(Error::WriteAndExecute));
+        for (at, access) in [(BASE, first), (BASE + BLOCK, last)] {
+            let found = map.at(&model, at).unwrap();
+            assert_eq!((found.size, found.leaf.attributes), (BLOCK, plain(access)));
+        }
+    }
+}
+
 /// Between two pauses there are few steps, and few entries are read and written.
 #[test]
 fn bounded_pieces() {

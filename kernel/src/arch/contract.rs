@@ -21,14 +21,14 @@ use super::imp::{
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::tracked::Call;
-use crate::mm::kernel_map::{Area, Run};
+use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::{PhysAddr, Prot};
 use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
 use crate::signal::{Delivery, Restored};
 use crate::task::ThreadInfo;
 use crate::trace::backtrace;
 use alloc::{string::String, vec::Vec};
-use limen_linear_map::{Entry, Map, Table};
+use limen_linear_map::Map;
 use limen_linux_abi::{Errno, sysno::Abi};
 
 /// Items that have to be there, each of a type.
@@ -197,6 +197,12 @@ owed! {
     mmu::Entry::is_table => fn(mmu::Entry) -> bool;
     mmu::Entry::phys => fn(mmu::Entry) -> PhysAddr;
     mmu::Entry::prot => fn(mmu::Entry) -> Prot;
+    /// Of the kernel's map at a level, as `crates/linear-map` has it, both ways.
+    mmu::Entry::kernel => fn(mmu::Entry, usize) -> limen_linear_map::Entry;
+    mmu::Entry::of_kernel => fn(limen_linear_map::Entry, usize) -> mmu::Entry;
+    /// As a number, to reckon with, both ways.
+    mmu::Entry::number => fn(mmu::Entry) -> u64;
+    mmu::Entry::of_number => fn(u64) -> mmu::Entry;
     /// `None`: it is so already.
     mmu::Entry::write_protected => fn(mmu::Entry) -> Option<mmu::Entry>;
     mmu::Entry::with_prot => fn(mmu::Entry, Prot) -> mmu::Entry;
@@ -245,8 +251,15 @@ owed! {
 owed! {
     /// The form of the tables, the processor's rule for sizes, the root.
     kernel_map::map => fn() -> Map;
-    /// An entry: table, level, index.
-    kernel_map::read => fn(Table, usize, usize) -> Entry;
+    /// Where the image lies in memory.
+    kernel_map::image => fn() -> Image;
+    /// Whether all leaves are to be pages, though nobody asked for it. Boot.
+    kernel_map::wants_pages => fn() -> bool;
+    /// An address as the tables count.
+    kernel_map::address => fn(usize) -> u64;
+    /// No CPU keeps a translation of the range from before: start, end, the lowest level of leaves, whether
+    /// tables were taken out as well. Any, with the map's lock; returns when it is so.
+    kernel_map::invalidate => fn(u64, u64, usize, bool);
     /// The parts of the kernel's addresses, the linear map first.
     kernel_map::areas => fn() -> [Area; kernel_map::AREAS];
     /// Writes a line of `kernel_page_tables`, with this processor's words; whether they have the memory's

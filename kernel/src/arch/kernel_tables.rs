@@ -1,40 +1,129 @@
-//! Room for the tables of the kernel's own map (`kmap`), which is made when nothing can be allocated yet: a
-//! pool in the image.
+//! The kernel's own map (`kmap`) under construction, when nothing can be allocated yet: tables come from a
+//! range of memory that is set aside. What is mapped how large is `crates/linear-map`'s business.
 
-use super::mmu::Entry;
-use crate::mm::PAGE_SIZE;
-
-unsafe extern "C" {
-    static __table_pool_end: u8;
-}
+use super::kernel_map;
+use super::mmu::{self, Entry, MemoryKind};
+use crate::mm::kernel_map::{Image, numbers};
+use crate::mm::{PAGE_SIZE, PhysAddr, PhysRange, Prot};
+use limen_linear_map::{self as linear_map, Build, Map, Table, Tables as Read};
 
 /// The tables of the map.
 pub(super) struct Tables {
-    /// The one at the root, in the format that `mm` knows.
-    pub(super) root: *mut Entry,
-    /// Where the next table of the pool goes.
+    /// Where the next table goes, by its address here, and where the range ends.
     pub(super) next: usize,
+    end: usize,
+    /// What is added to a table's physical address for the one here.
+    offset: usize,
 }
 
 impl Tables {
-    /// None yet, with what is left of the pool from `next` on.
-    pub(super) fn new(next: usize) -> Self {
-        Self {
-            root: core::ptr::null_mut(),
-            next,
+    /// None yet: they will be in `[next, end)`, which is at physical addresses lower by
+    /// `offset`.
+    pub(super) fn new(next: usize, end: usize, offset: usize) -> Self {
+        Self { next, end, offset }
+    }
+
+    /// An empty table, or so many pages one behind the other.
+    pub(super) fn pages(&mut self, count: usize) -> *mut Entry {
+        let table = self.next;
+        self.next += count * PAGE_SIZE;
+        assert!(
+            self.next <= self.end,
+            "memory is in too many pieces for the boot page tables"
+        );
+        // SAFETY: pages of the range that nobody has yet.
+        unsafe { core::ptr::write_bytes(table as *mut u8, 0, count * PAGE_SIZE) };
+        table as *mut Entry
+    }
+
+    /// The physical address of a table.
+    pub(super) fn phys(&self, table: *const Entry) -> u64 {
+        (table as usize).wrapping_sub(self.offset) as u64
+    }
+
+    fn slot(&self, table: Table, index: usize) -> *mut Entry {
+        ((table.0 as usize).wrapping_add(self.offset) as *mut Entry).wrapping_add(index)
+    }
+
+    /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
+    pub(super) fn map(&mut self, map: &Map, virt: usize, phys: u64, size: u64, prot: Prot, kind: MemoryKind) {
+        let entry = Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, 0);
+        if let linear_map::Entry::Leaf(leaf) = entry.kernel(0)
+            && let Err(error) = map.build(self, kernel_map::address(virt), phys, size, leaf.attributes)
+        {
+            panic!("the kernel's map cannot be built: {error:?} at {virt:#x}");
         }
     }
 
-    /// An empty table.
-    pub(super) fn table(&mut self) -> *mut Entry {
-        let table = self.next;
-        self.next += PAGE_SIZE;
-        assert!(
-            self.next <= &raw const __table_pool_end as usize,
-            "memory is in too many pieces for the boot page tables"
-        );
-        // SAFETY: a page of the pool that nobody has yet.
-        unsafe { core::ptr::write_bytes(table as *mut u8, 0, PAGE_SIZE) };
-        table as *mut Entry
+    /// A range of RAM in the linear map, with `image` in it. Text is executable there if that is where it
+    /// runs; what it runs on elsewhere is read-only here, unless that is not wanted. The guard page is left
+    /// out where the stack is used by these addresses.
+    ///
+    /// Where the size of a block changes only while nobody uses it, the image's surroundings are of pages:
+    /// the code that does it, and what that needs, must not be in such a block.
+    pub(super) fn map_ram(&mut self, map: &Map, range: PhysRange, image: &Image, runs_here: bool) {
+        let page = PAGE_SIZE as u64;
+        let start = range.start.as_u64().next_multiple_of(page);
+        let end = (range.start.as_u64() + range.size) & !(page - 1);
+        let (write, read) = (Prot::READ | Prot::WRITE, Prot::READ);
+        let text = if runs_here { read | Prot::EXEC } else { read };
+        let guard = if runs_here { image.guard } else { image.end };
+        let behind = if runs_here { guard + page } else { guard };
+        let pages = Map {
+            largest: 0,
+            groups: false,
+            ..*map
+        };
+        let block = if map.rule.parks(map.rule.table) {
+            map.geometry.level(1.min(map.largest)).size()
+        } else {
+            1
+        };
+        let (low, high) = (image.text & !(block - 1), image.end.next_multiple_of(block));
+        let parts = [
+            (0, low, write),
+            (low, image.text, write),
+            (image.text, image.rodata, text),
+            (image.rodata, image.data, read),
+            (image.data, guard, write),
+            (behind, image.end, write),
+            (image.end, high, write),
+            (high, u64::MAX, write),
+        ];
+        for (from, to, prot) in parts {
+            let map = if block > 1 && from >= low && to <= high {
+                &pages
+            } else {
+                map
+            };
+            let (from, to) = (from.max(start), to.min(end));
+            if from < to {
+                let virt = mmu::phys_to_virt(PhysAddr::new(from)) as usize;
+                self.map(map, virt, from, to - from, prot, MemoryKind::Normal);
+            }
+        }
+    }
+}
+
+impl Read for Tables {
+    fn read(&self, table: Table, level: usize, index: usize) -> linear_map::Entry {
+        // SAFETY: the engine asks for entries of tables that came from here.
+        unsafe { self.slot(table, index).read() }.kernel(level)
+    }
+}
+
+impl Build for Tables {
+    fn table(&mut self, _level: usize) -> Option<Table> {
+        let table = self.pages(1);
+        Some(Table(self.phys(table)))
+    }
+
+    fn write(&mut self, table: Table, level: usize, index: usize, count: usize, entry: linear_map::Entry) {
+        let (mut number, more) = numbers(entry, level);
+        for n in 0..count {
+            // SAFETY: an entry of a table that came from here, which nobody else writes yet.
+            unsafe { self.slot(table, index + n).write(Entry::of_number(number)) };
+            number = number.wrapping_add(more);
+        }
     }
 }

@@ -30,14 +30,6 @@ impl View {
     }
 }
 
-/// An entry of one of the kernel's own tables.
-pub(super) fn kernel_slot(table: u64, index: usize) -> &'static AtomicU64 {
-    let table = phys_to_virt(PhysAddr::new(table)).cast::<AtomicU64>();
-    // SAFETY: the caller found the table in the kernel's map, and has its lock or only looks at it; entries
-    // are accessed only by atomics.
-    unsafe { &*table.add(index) }
-}
-
 /// Reads an entry in memory, before anything that follows.
 #[inline(always)]
 pub fn load_slot(slot: &AtomicU64) -> u64 {

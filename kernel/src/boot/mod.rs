@@ -61,6 +61,7 @@ fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::module::init();
     crate::driver::init();
     crate::rseq::init();
+    crate::mm::linear::start();
     crate::sched::start_secondaries();
     crate::sched::futex::init();
     crate::rcu::start();

@@ -9,6 +9,7 @@ use crate::selftest::Test;
 const ROOMS: &[(&str, &[Test])] = &[
     ("arch", crate::arch::index::TESTS),
     ("mm", crate::mm::selftest::TESTS),
+    ("map", crate::mm::MAP_TESTS),
     ("sched", crate::sched::selftest::TESTS),
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),

@@ -7,6 +7,7 @@ use crate::fs::inode::{Dev, FileType, Inode, InodeOps, NewInode, NoOps, new_root
 use crate::fs::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, Mount};
 use crate::fs::path::Path;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
+use crate::mm::PageCache;
 use crate::rcu::Shared;
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
@@ -68,6 +69,7 @@ static SOCKETS: Lazy = Lazy::new("sockfs", 0x534f_434b, ONLY_DATA);
 static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934, ONLY_DATA);
 /// The mount of memfds. As other files of tmpfs they may be executed.
 static DETACHED: Lazy = Lazy::new("tmpfs", 0x0102_1994, 0);
+static SECRET: Lazy = Lazy::new("secretmem", 0x5345_434d, MS_NOEXEC);
 /// One shared place for each class of anonymous files.
 static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
 
@@ -138,6 +140,20 @@ pub fn file(
     });
     let mode = mode | FileMode::NO_PREAD | FileMode::POLLS;
     Ok(File::new(ops, path, flags, mode))
+}
+
+/// A place for a file that only its mappings can reach.
+pub fn secret_place(pages: Arc<PageCache>) -> Path {
+    let mnt = SECRET.get();
+    let mut inode = Inode::new(
+        &mnt.root.inode.sb,
+        Box::new(Anonymous),
+        &owned(FileType::Regular, 0o600),
+    );
+    inode.pages = Some(pages);
+    let path = place(mnt, Shared::new(inode), b"/secretmem");
+    path.dentry.set_unlinked();
+    path
 }
 
 /// A place outside the tree for a file of another file system (memfds).

@@ -80,7 +80,9 @@ pub fn create(name: &[u8], flags: u32) -> Result<Arc<File>, Errno> {
 /// `F_GET_SEALS`. For files in memory only.
 pub fn seals(file: &File) -> Result<u32, Errno> {
     match (file.is_regular(), &file.inode().pages) {
-        (true, Some(_)) => Ok(file.inode().seals.load(Ordering::Relaxed) ^ SEAL_SEAL),
+        (true, Some(pages)) if !pages.is_secret() => {
+            Ok(file.inode().seals.load(Ordering::Relaxed) ^ SEAL_SEAL)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

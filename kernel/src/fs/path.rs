@@ -29,36 +29,42 @@ impl Path {
     }
 
     /// The place above, across mount points. `None` at the very top, at `root`, and at the root of a mount on
-    /// `root`. `ENOENT`: a directory above was moved out of the part of the tree that the mount shows.
+    /// `root`. `ENOENT`: a directory above was moved out of the part of the tree that the mount shows. May
+    /// sleep, with no directory locked.
     pub fn up(&self, root: Option<&Path>) -> Result<Option<Path>, Errno> {
+        match self.above(root) {
+            Some(place) if !place.mnt.shows_all() && !place.is_connected() => Err(Errno::ENOENT),
+            above => Ok(above),
+        }
+    }
+
+    /// [`Path::up`], even if the mount does not show it. Does not sleep.
+    fn above(&self, root: Option<&Path>) -> Option<Path> {
         let mut place = self.clone();
         loop {
             if root == Some(&place) {
-                return Ok(None);
+                return None;
             }
             if !Shared::ptr_eq(&place.dentry, &place.mnt.root) {
                 break;
             }
-            match place.mnt.mountpoint() {
-                Some(at) => place = at,
-                None => return Ok(None),
-            }
+            place = place.mnt.mountpoint()?;
         }
-        let Some(above) = place.dentry.parent() else {
-            return Ok(None);
-        };
-        place.dentry = above;
-        if !place.mnt.shows_all() && !place.is_connected() {
-            return Err(Errno::ENOENT);
-        }
-        Ok(Some(place))
+        place.dentry = place.dentry.parent()?;
+        Some(place)
     }
 
-    /// Whether the mount shows the place.
+    /// Whether the mount shows the place, which is a directory. May sleep, with no directory locked.
     #[cold]
     fn is_connected(&self) -> bool {
-        let (below, still) = steadily(|| self.dentry.is_below(&self.mnt.root));
-        below && still
+        let is_below = || self.dentry.is_below(&self.mnt.root);
+        let (below, still) = steadily(is_below);
+        if still {
+            return below;
+        }
+        // Names or mounts move all the time. Only who has this lock gives a directory another parent.
+        let _still = self.dentry.inode.sb.rename_lock.lock();
+        is_below()
     }
 
     /// Whether the place is `root` or below it, across mount points. `EAGAIN`: moves go on all the time, so
@@ -81,8 +87,7 @@ impl Path {
     pub fn parent_ino(&self) -> u64 {
         let own = self.dentry.inode.ino;
         if Shared::ptr_eq(&self.dentry, &self.mnt.root) {
-            let above = self.up(None).ok().flatten();
-            return above.map_or(own, |above| above.dentry.inode.ino);
+            return self.above(None).map_or(own, |above| above.dentry.inode.ino);
         }
         self.dentry.parent_ino().unwrap_or(own)
     }

@@ -248,6 +248,9 @@ pub fn set_size(inode: &Shared<Inode>, size: u64) -> Result<(), Errno> {
     }
     let Some(pages) = &inode.pages else { return Ok(()) };
     let mut pages = pages.writing();
+    if pages.is_secret() && pages.size() != 0 {
+        return Err(Errno::EINVAL);
+    }
     let old = pages.size();
     if size > old {
         limit(size - 1, 1, MAX_SIZE)?;

@@ -188,7 +188,12 @@ pub fn copy_file_range(
     let (Ok(start), Ok(dest)) = (u64::try_from(start), u64::try_from(dest)) else {
         return Err(Errno::EINVAL);
     };
-    if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && source.inode().pages.is_none() {
+    let in_memory = source
+        .inode()
+        .pages
+        .as_ref()
+        .is_some_and(|pages| !pages.is_secret());
+    if !Arc::ptr_eq(&source.inode().sb, &out.inode().sb) && !in_memory {
         return Err(Errno::EXDEV);
     }
     let len = len
@@ -483,6 +488,12 @@ pub fn vmsplice(file: &File, list: &[IoVec], flags: u32) -> SysResult {
     }
     let pipe = pipe::of(file).ok_or(Errno::EBADF)?;
     if file.mode().contains(FileMode::WRITE) {
+        // What lies in a pipe can be reached by the kernel.
+        let mm = crate::task::current().mm();
+        let secret = |part: &IoVec| mm.as_ref().is_some_and(|mm| mm.has_secret(part.addr, part.len));
+        if list.iter().any(secret) {
+            return Err(Errno::EFAULT);
+        }
         pipe.write_some(&mut IoSrc::vector(list), nonblock)
     } else {
         pipe.read(&mut IoDst::vector(list), nonblock)

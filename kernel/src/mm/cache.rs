@@ -6,6 +6,7 @@
 
 use super::PAGE_SIZE;
 use super::frame::FrameList;
+use super::linear;
 use super::page::{self, Page, PageKind};
 use super::space::AddressSpace;
 use super::vma::VmFlags;
@@ -114,12 +115,15 @@ pub struct PageCache {
     /// The lock of the one writer: [`Writing`].
     writer: Mutex<()>,
     pages: SpinLock<Radix<Page>>,
-    /// How many pages there are. Written under the lock, read without.
+    /// How many pages there are; none of a secret file count, as on Linux. Written under the lock, read
+    /// without.
     resident: AtomicUsize,
     size: AtomicU64,
     mappers: SpinLock<Mappers>,
     budget: Option<Arc<Budget>>,
     filler: Option<Box<dyn Filler>>,
+    /// Its pages are not in the linear map (`memfd_secret`).
+    secret: bool,
     /// The file's [`PageCache::number`], 0 until it is asked for.
     number: AtomicU64,
 }
@@ -133,9 +137,26 @@ impl PageCache {
         Self::with(None, None)
     }
 
+    /// An empty file whose pages the kernel itself cannot reach: only programs that map it can.
+    pub fn new_secret() -> Arc<Self> {
+        let mut cache = Self::make_with(None, None);
+        cache.secret = true;
+        Arc::new(cache)
+    }
+
+    /// Whether only programs that map the file can reach its pages.
+    #[inline(always)]
+    pub fn is_secret(&self) -> bool {
+        self.secret
+    }
+
     /// An empty file in memory that counts against `budget`, or one whose content comes from elsewhere.
     pub fn with(budget: Option<Arc<Budget>>, filler: Option<Box<dyn Filler>>) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::make_with(budget, filler))
+    }
+
+    fn make_with(budget: Option<Arc<Budget>>, filler: Option<Box<dyn Filler>>) -> Self {
+        Self {
             writer: Mutex::new(()),
             pages: SpinLock::new(Radix::new()),
             resident: AtomicUsize::new(0),
@@ -147,8 +168,9 @@ impl PageCache {
             }),
             budget,
             filler,
+            secret: false,
             number: AtomicU64::new(0),
-        })
+        }
     }
 
     /// A number that no other file in memory has or ever had. It is odd, so it is no address either (futex
@@ -223,11 +245,26 @@ impl PageCache {
         if let Some(page) = self.get(index) {
             return Ok(page);
         }
+        if self.secret {
+            return self.make_secret(index, within);
+        }
         let page = super::alloc_zeroed_page().ok_or(Errno::ENOMEM)?;
         if let Some(filler) = &self.filler {
             filler.fill(index, &page)?;
         }
         self.add(index, page, within)
+    }
+
+    /// [`PageCache::make`], where the page leaves the linear map before anybody can map it.
+    fn make_secret(&self, index: u64, within: bool) -> Result<Page, Errno> {
+        let page = super::alloc_zeroed_page().ok_or(Errno::ENOMEM)?;
+        linear::set_present(page.phys(), 1, false, linear::Reason::Secret)?;
+        let new = page.clone();
+        let there = self.add(index, page, within);
+        if !matches!(&there, Ok(page) if page.pfn() == new.pfn()) {
+            forget_secret(new);
+        }
+        there
     }
 
     /// Puts `page` at `index` unless there is one; returns the page that is there now. `within`: `EFAULT` if
@@ -251,7 +288,9 @@ impl PageCache {
         }
         page.set_kind(PageKind::Cache);
         pages.insert(index, page.clone());
-        self.resident.store(pages.len(), Relaxed);
+        if !self.secret {
+            self.resident.store(pages.len(), Relaxed);
+        }
         drop(pages);
         CACHED.fetch_add(1, Relaxed);
         Ok(page)
@@ -385,9 +424,25 @@ impl PageCache {
     /// Frees all pages. Nobody uses the file any more, but its size may still be asked for.
     pub fn empty(&self) {
         let pages = core::mem::take(&mut *self.pages.lock());
+        if self.secret {
+            let mut at = 0;
+            while let Some((index, page)) = pages.next(at) {
+                forget_secret(page.clone());
+                at = index + 1;
+            }
+        }
         self.resident.store(0, Relaxed);
         CACHED.fetch_sub(pages.len(), Relaxed);
         self.uncharge(pages.len());
+    }
+}
+
+/// A secret page is an ordinary one again, without its content. If the linear map cannot have it back (there
+/// is no memory to split a block), nobody else gets it.
+fn forget_secret(page: Page) {
+    match linear::set_present(page.phys(), 1, true, linear::Reason::Secret) {
+        Ok(()) => crate::arch::mmu::clear_page(page.phys()),
+        Err(_) => core::mem::forget(page),
     }
 }
 

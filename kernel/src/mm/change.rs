@@ -388,7 +388,7 @@ impl AddressSpace {
         regions
             .change(self, (start, end, false), |_, _, _, vma| {
                 let mut flags = vma.flags;
-                if !flags.contains(VmFlags::SPECIAL) {
+                if !flags.contains(VmFlags::SPECIAL) && !vma.is_secret() {
                     flags |= VmFlags::LOCKED;
                     flags.set(VmFlags::LOCKONFAULT, on_fault);
                 }
@@ -415,6 +415,7 @@ impl AddressSpace {
         let unlock = VmFlags::LOCKED | VmFlags::LOCKONFAULT;
         regions
             .change(self, (start, end, false), |_, _, _, vma| {
+                let unlock = if vma.is_secret() { VmFlags::empty() } else { unlock };
                 Ok(vma.flags.difference(unlock))
             })
             .map_err(too_many)
@@ -456,6 +457,9 @@ impl AddressSpace {
         };
         // Holes are no error for `mlockall`.
         let _ = regions.change(self, (first, last, true), |_, _, _, vma| {
+            if vma.is_secret() {
+                return Ok(vma.flags);
+            }
             let set = if vma.flags.contains(VmFlags::SPECIAL) {
                 VmFlags::empty()
             } else {

@@ -31,8 +31,8 @@ const AROUND: usize = 16;
 impl AddressSpace {
     /// Makes an access to `addr` possible, if the mapping there allows it. May sleep.
     pub fn fault(&self, addr: usize, access: Prot) -> Result<(), FaultError> {
-        if let Err(stop) = self.attempt::<false>(addr, access) {
-            self.insist::<false>(addr, access, stop)?;
+        if let Err(stop) = self.attempt::<false, true>(addr, access) {
+            self.insist::<false, true>(addr, access, stop)?;
         }
         crate::sched::current().count_fault();
         Ok(())
@@ -40,15 +40,15 @@ impl AddressSpace {
 
     /// The page at `addr`, counted. `None`: the entry changed meanwhile, try again. See
     /// [`AddressSpace::attempt`].
-    fn resolve_forced(&self, addr: usize, access: Prot) -> Result<Option<Page>, FaultError> {
-        self.attempt_again::<true>(addr, access)
-            .or_else(|stop| self.insist::<true>(addr, access, stop))
+    fn resolve_for<const CHECK: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, FaultError> {
+        self.attempt_again::<true, CHECK>(addr, access)
+            .or_else(|stop| self.insist::<true, CHECK>(addr, access, stop))
     }
 
     /// Goes on after an attempt that ended early: removes the obstacle and tries again until there is a
     /// result.
     #[cold]
-    fn insist<const FORCE: bool>(
+    fn insist<const FORCE: bool, const CHECK: bool>(
         &self,
         addr: usize,
         access: Prot,
@@ -67,7 +67,7 @@ impl AddressSpace {
                     grown = true;
                 }
             }
-            match self.attempt_again::<FORCE>(addr, access) {
+            match self.attempt_again::<FORCE, CHECK>(addr, access) {
                 Ok(page) => return Ok(page),
                 Err(next) => stop = next,
             }
@@ -76,20 +76,34 @@ impl AddressSpace {
 
     /// [`AddressSpace::attempt`], not inlined, for where speed does not matter.
     #[inline(never)]
-    fn attempt_again<const FORCE: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, Stop> {
-        self.attempt::<FORCE>(addr, access)
+    fn attempt_again<const FORCE: bool, const CHECK: bool>(
+        &self,
+        addr: usize,
+        access: Prot,
+    ) -> Result<Option<Page>, Stop> {
+        self.attempt::<FORCE, CHECK>(addr, access)
     }
 
-    /// Makes an access to `addr` possible if there is no obstacle. `FORCE` (for debuggers): private mappings
-    /// may be written and all may be read whatever their permissions, and the page is returned, counted.
+    /// Makes an access to `addr` possible if there is no obstacle. `CHECK`: only if the mapping allows it;
+    /// otherwise (for debuggers) private mappings may be written and all may be read whatever their
+    /// permissions. `FORCE`: for others than the program; the page is returned, counted, unless it is of a
+    /// kind that only the program reaches.
     #[inline(always)]
-    fn attempt<const FORCE: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, Stop> {
+    fn attempt<const FORCE: bool, const CHECK: bool>(
+        &self,
+        addr: usize,
+        access: Prot,
+    ) -> Result<Option<Page>, Stop> {
         let at = addr & !(PAGE_SIZE - 1);
         let regions = self.regions.read();
         let region = regions.map.containing(addr).ok_or(Stop::NoRegion)?;
-        if !FORCE {
-            check_access(region.value.flags, access).map_err(Stop::Fail)?;
-        } else if access.contains(Prot::WRITE) && !may_force_write(region.value.flags) {
+        let flags = region.value.flags;
+        if CHECK {
+            check_access(flags, access).map_err(Stop::Fail)?;
+        } else if access.contains(Prot::WRITE) && !may_force_write(flags) {
+            return Err(Stop::Fail(FaultError::Access));
+        }
+        if FORCE && (flags.contains(VmFlags::KERNEL_DATA) || region.value.is_secret()) {
             return Err(Stop::Fail(FaultError::Access));
         }
         let slot = self.slot(at).ok_or(Stop::Memory)?;
@@ -114,19 +128,13 @@ impl AddressSpace {
     /// `process_vm_readv`).
     pub(super) fn page_for(&self, addr: usize, write: bool, force: bool) -> Result<Page, FaultError> {
         let access = if write { Prot::WRITE } else { Prot::READ };
-        {
-            let regions = self.regions.read();
-            let flags = regions.map.containing(addr).map(|region| region.value.flags);
-            if flags.is_some_and(|flags| flags.contains(VmFlags::KERNEL_DATA)) {
-                return Err(FaultError::Access);
-            }
-            if !force && let Some(flags) = flags {
-                // Checks as for the process's own access, then takes the page that is mapped.
-                check_access(flags, access)?;
-            }
-        }
         loop {
-            if let Some(page) = self.resolve_forced(addr, access)? {
+            let page = if force {
+                self.resolve_for::<false>(addr, access)?
+            } else {
+                self.resolve_for::<true>(addr, access)?
+            };
+            if let Some(page) = page {
                 return Ok(page);
             }
         }
@@ -485,6 +493,9 @@ impl AddressSpace {
             let (access, there) = {
                 let regions = self.regions.read();
                 let region = regions.map.containing(at).ok_or(FaultError::NotMapped)?;
+                if region.value.is_secret() {
+                    return Err(FaultError::Access);
+                }
                 let flags = region.value.flags;
                 let access = match write {
                     Some(true) => Prot::WRITE,

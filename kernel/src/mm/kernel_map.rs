@@ -1,19 +1,12 @@
 //! The kernel's own map, as it is at this moment: how large its leaves are, what they allow, and whether any
 //! of them allows to write and to execute.
 
+use super::linear::{Stretch, each_stretch};
 use crate::arch::kernel_map;
+use crate::arch::mmu::Entry;
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use limen_linear_map::{Access, Entry, Leaf, MAX_LEVELS, Mapped, Table, Tables};
-
-/// The live tables.
-struct Live;
-
-impl Tables for Live {
-    fn read(&self, table: Table, level: usize, index: usize) -> Entry {
-        kernel_map::read(table, level, index)
-    }
-}
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use limen_linear_map::{self as linear_map, Access, Leaf, MAX_LEVELS, Mapped, Report};
 
 /// A part of the kernel's addresses.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +17,45 @@ pub struct Area {
     pub end: u64,
     /// Its name in the list of leaves, with Linux's words.
     pub name: &'static str,
+}
+
+impl Area {
+    /// Of these addresses.
+    pub fn new(start: usize, end: usize, name: &'static str) -> Self {
+        Self {
+            start: kernel_map::address(start),
+            end: kernel_map::address(end),
+            name,
+        }
+    }
+}
+
+/// Where the image lies in memory: physical addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// Its text.
+    pub text: u64,
+    /// Its constants, up to which text goes.
+    pub rodata: u64,
+    /// Its data.
+    pub data: u64,
+    /// In it, the page below the boot stack, which nobody may touch.
+    pub guard: u64,
+    /// Its end.
+    pub end: u64,
+}
+
+impl Image {
+    /// With these bounds, in their order.
+    pub fn new([text, rodata, data, guard, end]: [u64; 5]) -> Self {
+        Self {
+            text,
+            rodata,
+            data,
+            guard,
+            end,
+        }
+    }
 }
 
 /// Leaves that follow each other and say the same.
@@ -37,6 +69,18 @@ pub struct Run {
     pub leaf: Leaf,
     /// The level of all of them.
     pub level: usize,
+}
+
+/// An entry of `level` as a number, and what is to be added for each that follows it: leaves follow each
+/// other in memory.
+pub fn numbers(entry: linear_map::Entry, level: usize) -> (u64, u64) {
+    let number = |entry| Entry::of_kernel(entry, level).number();
+    let first = number(entry);
+    let linear_map::Entry::Leaf(mut next) = entry else {
+        return (first, 0);
+    };
+    next.phys += kernel_map::map().geometry.level(level).size();
+    (first, number(linear_map::Entry::Leaf(next)).wrapping_sub(first))
 }
 
 /// Bytes as Linux's lists of leaves have them: a number in nine columns, and its unit.
@@ -56,15 +100,15 @@ impl fmt::Display for Size {
 
 /// Calls `f` for each run of `area`. What changes meanwhile is seen before or after the change.
 fn runs(area: &Area, mut f: impl FnMut(&Run)) {
-    let map = kernel_map::map();
     let mut run: Option<Run> = None;
-    for Mapped {
-        addr,
-        size,
-        level,
-        leaf,
-    } in map.leaves(&Live, area.start, area.end)
-    {
+    each_stretch(area.start, area.end, |found| {
+        let Mapped {
+            addr,
+            size,
+            level,
+            leaf,
+        } = found.first;
+        let size = size * found.count as u64;
         if let Some(now) = &mut run {
             let same = now.level == level
                 && now.end == addr
@@ -73,7 +117,7 @@ fn runs(area: &Area, mut f: impl FnMut(&Run)) {
                 && (!kernel_map::SHOWS_MEMORY || now.leaf.phys + (addr - now.start) == leaf.phys);
             if same {
                 now.end = addr + size;
-                continue;
+                return;
             }
             f(now);
         }
@@ -83,7 +127,7 @@ fn runs(area: &Area, mut f: impl FnMut(&Run)) {
             leaf,
             level,
         });
-    }
+    });
     if let Some(last) = run {
         f(&last);
     }
@@ -99,24 +143,32 @@ pub fn show(out: &mut impl Write) {
     }
 }
 
+/// How many of its pages can be written and executed.
+fn wrong(found: &Stretch) -> u64 {
+    let both = Access::PRESENT | Access::WRITE | Access::EXECUTE;
+    if found.first.leaf.attributes.access.contains(both) {
+        found.first.size / crate::mm::PAGE_SIZE as u64 * found.count as u64
+    } else {
+        0
+    }
+}
+
 /// How many pages can be written and executed.
 pub fn writable_and_executable() -> u64 {
-    let both = Access::PRESENT | Access::WRITE | Access::EXECUTE;
-    let page = kernel_map::map().geometry.level(0).size();
     let mut pages = 0;
     for area in kernel_map::areas() {
-        runs(&area, |run| {
-            if run.leaf.attributes.access.contains(both) {
-                pages += (run.end - run.start) / page;
-            }
-        });
+        each_stretch(area.start, area.end, |found| pages += wrong(found));
     }
     pages
 }
 
 /// Looks for such pages; the log has the verdict, with Linux's words. Returns whether there are none.
 pub fn check() -> bool {
-    match writable_and_executable() {
+    tell(writable_and_executable())
+}
+
+fn tell(pages: u64) -> bool {
+    match pages {
         0 => {
             info!("Checked W+X mappings: passed, no W+X pages found");
             true
@@ -128,20 +180,61 @@ pub fn check() -> bool {
     }
 }
 
-/// KiB of the linear map by the size of leaves: those of each level, and those in groups.
-static DIRECT: [[AtomicU64; 2]; MAX_LEVELS] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_LEVELS];
+/// Leaves of the linear map: those of each level on their own, and those in groups.
+static DIRECT: [[AtomicI64; 2]; MAX_LEVELS] = [const { [const { AtomicI64::new(0) }; 2] }; MAX_LEVELS];
+/// Blocks that became tables since boot, by their level, and tables that became blocks.
+static SPLITS: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
+static COLLAPSES: [AtomicU64; MAX_LEVELS] = [const { AtomicU64::new(0) }; MAX_LEVELS];
+
+/// Counts leaves.
+fn count(counts: &mut [[i64; 2]; MAX_LEVELS], found: &Stretch) {
+    counts[found.first.level][usize::from(found.first.leaf.grouped)] += found.count as i64;
+}
 
 /// Counts the leaves of the linear map, and checks the whole. Boot, when the map is final.
 pub fn init() {
-    let map = kernel_map::map();
-    let area = &kernel_map::areas()[0];
-    for Mapped {
-        size, level, leaf, ..
-    } in map.leaves(&Live, area.start, area.end)
-    {
-        DIRECT[level][usize::from(leaf.grouped)].fetch_add(size >> 10, Relaxed);
+    let mut pages = 0;
+    let mut counts = [[0; 2]; MAX_LEVELS];
+    for (n, area) in kernel_map::areas().iter().enumerate() {
+        each_stretch(area.start, area.end, |found| {
+            pages += wrong(found);
+            if n == 0 {
+                count(&mut counts, found);
+            }
+        });
     }
-    check();
+    for (level, counts) in DIRECT.iter().zip(counts) {
+        for (leaves, count) in level.iter().zip(counts) {
+            leaves.store(count, Relaxed);
+        }
+    }
+    tell(pages);
+}
+
+/// Whether the counts of leaves are those of the tables, now.
+pub fn counts_are_true() -> bool {
+    let area = &kernel_map::areas()[0];
+    let mut counts = [[0; 2]; MAX_LEVELS];
+    each_stretch(area.start, area.end, |found| count(&mut counts, found));
+    let counted = DIRECT.each_ref();
+    counts == counted.map(|level| level.each_ref().map(|leaves| leaves.load(Relaxed)))
+}
+
+/// Counts what a change has done; `direct`: to the linear map.
+pub(super) fn note(report: &Report, direct: bool) {
+    for level in 0..MAX_LEVELS {
+        let leaves = report.leaves[level];
+        if direct && (leaves.single, leaves.grouped) != (0, 0) {
+            DIRECT[level][0].fetch_add(leaves.single, Relaxed);
+            DIRECT[level][1].fetch_add(leaves.grouped, Relaxed);
+        }
+        if report.splits[level] != 0 {
+            SPLITS[level].fetch_add(u64::from(report.splits[level]), Relaxed);
+        }
+        if report.collapses[level] != 0 {
+            COLLAPSES[level].fetch_add(u64::from(report.collapses[level]), Relaxed);
+        }
+    }
 }
 
 /// The linear map by the size of its leaves, for `/proc/meminfo`: bytes of a leaf (of a group, as the
@@ -150,8 +243,17 @@ pub fn direct() -> impl Iterator<Item = (u64, u64)> {
     let map = kernel_map::map();
     let levels = map.geometry.levels().iter().enumerate().take(map.largest + 1);
     levels.flat_map(move |(level, form)| {
-        let kib = |grouped: usize| DIRECT[level][grouped].load(Relaxed);
+        let kib = |grouped: usize| {
+            let leaves = DIRECT[level][grouped].load(Relaxed);
+            u64::try_from(leaves).unwrap_or(0) * (form.size() >> 10)
+        };
         let group = (map.groups && form.group > 0).then(|| (form.group_size(), kib(1)));
         [Some((form.size(), kib(0))), group].into_iter().flatten()
     })
+}
+
+/// Splits and collapses of blocks of the linear map at the levels above pages, from the lowest.
+pub fn changes() -> impl Iterator<Item = (u64, u64)> {
+    let count = |n: &AtomicU64| n.load(Relaxed);
+    (1..3).map(move |level| (count(&SPLITS[level]), count(&COLLAPSES[level])))
 }

@@ -444,6 +444,12 @@ impl AddressSpace {
                 }
                 match file.cache {
                     Some(cache) => {
+                        if cache.is_secret() {
+                            if !shared {
+                                return Err(Errno::EINVAL);
+                            }
+                            vm |= VmFlags::LOCKED | VmFlags::DONTDUMP;
+                        }
                         return Ok(Vma {
                             flags: account(vm),
                             backing: Backing::File {

@@ -17,6 +17,8 @@ pub mod initrd;
 pub mod kernel_map;
 pub mod layout;
 pub mod limits;
+pub mod linear;
+pub use linear::selftest::TESTS as MAP_TESTS;
 pub mod mmap;
 pub mod oom;
 mod page;
@@ -104,6 +106,7 @@ bitflags! {
 pub fn init(info: &BootInfo<'_>) {
     frame::init(info);
     vmap::init();
+    linear::init();
     let zero = Page::alloc_zeroed(For::Kernel).expect("no memory for the page of zeros");
     let _ = ZERO_PAGE.set(zero);
     info!(

@@ -58,6 +58,16 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Whether `[start, start + len)` has memory that only its programs can reach (`memfd_secret`).
+    pub fn has_secret(&self, start: usize, len: usize) -> bool {
+        let end = start.saturating_add(len);
+        let regions = self.regions.read();
+        regions
+            .map
+            .range(start, end)
+            .any(|region| region.value.is_secret())
+    }
+
     /// What identifies the futex word at `addr` among all address spaces. For a page of a file: (number of
     /// the file's page cache, offset in the file). For private memory: (address of this address space, `addr`
     /// with a mark). Faults the page in, writable if the mapping allows it. `EFAULT`: it is not mapped,
@@ -90,6 +100,9 @@ impl AddressSpace {
         write: bool,
     ) -> Result<Result<(usize, u64), Prot>, Errno> {
         let vma = &region.value;
+        if vma.is_secret() {
+            return Err(Errno::EFAULT);
+        }
         let writable = vma.flags.contains(VmFlags::WRITE);
         if !writable && (write || !vma.flags.contains(VmFlags::READ)) {
             return Err(Errno::EFAULT);

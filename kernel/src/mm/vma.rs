@@ -191,6 +191,11 @@ impl Clone for PrivatePages {
 }
 
 impl Vma {
+    /// Whether it maps what only its programs can reach (`memfd_secret`).
+    pub fn is_secret(&self) -> bool {
+        matches!(&self.backing, Backing::File { cache, .. } if cache.is_secret())
+    }
+
     /// The part of it that begins `offset` bytes later.
     pub fn tail(&self, offset: usize) -> Self {
         Self {

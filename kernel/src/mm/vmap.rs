@@ -16,6 +16,7 @@
 //! allocation here, to its thread on the way to user mode, and to whatever finds memory short.
 
 use super::frame::{self, For, FrameList};
+use super::linear::{self, Reason};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, Prot, table};
 use crate::arch::irq;
 use crate::arch::mmu::{self, Entry, LEVELS, MODULES, MemoryKind, VMAP};
@@ -199,6 +200,13 @@ fn reserve(pages: usize, owns: bool, zone: Zone) -> Option<usize> {
     }
 }
 
+/// An address for a page of the kernel's, which nothing is mapped at, and its tables. Never given back.
+/// `None`: no memory.
+pub(super) fn reserve_page() -> Option<usize> {
+    let at = reserve(1, false, Zone::General)?;
+    slot(at).map(|_| at)
+}
+
 /// Maps `size` bytes of device registers at physical address `phys`, which need not be aligned to pages. The
 /// mapping is never removed. Null: there is no room.
 pub fn map_device(phys: u64, size: usize) -> *mut u8 {
@@ -260,11 +268,12 @@ pub fn alloc(pages: usize, zone: Zone) -> *mut u8 {
 /// Changes what `pages` pages from `addr` on allow; they are in one area with frames of its own, and the
 /// caller's. Code in pages that can be executed from now on is what memory holds. When it returns no CPU
 /// uses the former permissions. May wait for other CPUs: interrupts on, no spinlock held. `EINVAL`: there is
-/// no such area.
+/// no such area, or they would be written and executed; `ENOMEM`: a part may have been changed.
 pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
     let size = pages.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
     let end = addr.checked_add(size).ok_or(Errno::EINVAL)?;
-    if !addr.is_multiple_of(PAGE_SIZE) {
+    let (write, execute) = (prot.contains(Prot::WRITE), prot.contains(Prot::EXEC));
+    if !addr.is_multiple_of(PAGE_SIZE) || write && execute {
         return Err(Errno::EINVAL);
     }
     if pages == 0 {
@@ -289,25 +298,20 @@ pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
             area.protected = true;
         }
     }
-    protect_aliases(addr, end, prot)?;
-    let execute = prot.contains(Prot::EXEC);
-    table::for_each(mmu::kernel_root(), addr, end, |_, slot, entry| {
-        if execute {
+    // First what is taken, then what is given: never both written and executed.
+    if !execute {
+        linear::set_no_exec(addr, pages, Reason::Alias)?;
+    }
+    if write {
+        return linear::set_writable(addr, pages, Reason::Alias);
+    }
+    linear::set_read_only(addr, pages, Reason::Alias)?;
+    if execute {
+        table::for_each(mmu::kernel_root(), addr, end, |_, _, entry| {
             mmu::sync_instructions(entry.phys());
-        }
-        table::store(
-            slot,
-            Entry::kernel_leaf(entry.phys(), prot, MemoryKind::Normal, 0),
-        );
-    });
-    mmu::flush_kernel(addr, end);
-    Ok(())
-}
-
-/// The one place where the linear map's view of pages is made to allow what `prot` says of the mapping in
-/// `[addr, end)`; before they are freed it is called with `READ | WRITE`. So far that view stays writable.
-fn protect_aliases(addr: usize, end: usize, prot: Prot) -> Result<(), Errno> {
-    let _ = (addr, end, prot);
+        });
+        linear::set_executable(addr, pages, Reason::Alias)?;
+    }
     Ok(())
 }
 
@@ -330,6 +334,32 @@ pub fn free(at: *mut u8) {
     }
 }
 
+/// The freed areas, linked, now the caller's. The linear map's part of them is as other memory's; those for
+/// which there is no memory to make it so stay where they were.
+fn take_dead() -> usize {
+    let mut next = core::mem::take(&mut AREAS.lock().dead);
+    let mut list = 0;
+    while next != 0 {
+        let at = next;
+        let place = (at as u64, ());
+        let found = {
+            let areas = AREAS.lock();
+            let range = areas.map.get(place);
+            range.map(|r| (pages_of(r), r.value))
+        };
+        let Some((pages, area)) = found else { break };
+        next = area.dead;
+        let ready = !area.protected || linear::reset(at, pages).is_ok();
+        let mut areas = AREAS.lock();
+        let behind = if ready { list } else { areas.dead };
+        if let Some(area) = areas.map.value_mut(place) {
+            area.dead = behind;
+        }
+        *(if ready { &mut list } else { &mut areas.dead }) = at;
+    }
+    list
+}
+
 /// Unmaps all freed areas and gives their frames back. `false`: nothing was given back. This waits for other
 /// CPUs; where that is not allowed, the running thread does it on its way to user mode.
 pub fn purge() -> bool {
@@ -337,7 +367,7 @@ pub fn purge() -> bool {
         preempt::current_info().work.set(ThreadFlags::NOTIFY_RESUME);
         return false;
     }
-    let list = core::mem::take(&mut AREAS.lock().dead);
+    let list = take_dead();
     if list == 0 {
         return false;
     }
@@ -355,10 +385,6 @@ pub fn purge() -> bool {
         let Some((pages, area)) = found else { break };
         let end = at + (pages << PAGE_SHIFT);
         (low, high) = (low.min(at), high.max(end));
-        if area.protected {
-            // It takes nothing away, so it cannot fail.
-            let _ = protect_aliases(at, end, Prot::READ | Prot::WRITE);
-        }
         table::for_each(mmu::kernel_root(), at, end, |_, slot, entry| {
             table::store(slot, Entry::EMPTY);
             if area.owns {

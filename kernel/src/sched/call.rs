@@ -6,11 +6,11 @@ use super::cpu::{self, CpuData, online, this_cpu};
 use crate::arch::interrupt::{Ipi, send_ipi};
 use crate::arch::irq;
 use crate::sched::preempt;
-use crate::sync::MAX_CPUS;
+use crate::sync::{MAX_CPUS, Mutex};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A call.
 struct Call {
@@ -96,6 +96,67 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
         crate::sync::without_interrupts(f);
     }
     preempt::enable();
+}
+
+/// Runs `f` here, with interrupts off, while every other CPU waits, with interrupts off, in code that uses
+/// nothing but its stack and words of the image. One at a time. Thread; the caller holds no spinlock.
+pub fn alone(f: &mut (dyn FnMut() + Send)) {
+    /// Only one CPU may be waited for by all others.
+    static ONE: Mutex<()> = Mutex::new(());
+    /// How many wait, and whether they may go on: changes when they may.
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
+    static ROUND: AtomicUsize = AtomicUsize::new(0);
+
+    /// A CPU that does not come waits, with interrupts off, for a lock that one which waits here has: after
+    /// so long all go on, and it is tried again.
+    const PATIENCE_NS: u64 = 100_000_000;
+
+    /// What only the caller's CPU uses.
+    struct Work<'a>(UnsafeCell<&'a mut (dyn FnMut() + Send)>);
+    // SAFETY: see above.
+    unsafe impl Sync for Work<'_> {}
+    impl Work<'_> {
+        /// # Safety
+        /// Once, on the caller's CPU.
+        unsafe fn run(&self) {
+            // SAFETY: as the caller promises.
+            (unsafe { &mut *self.0.get() })();
+        }
+    }
+
+    let _one = ONE.lock();
+    let work = Work(UnsafeCell::new(f));
+    let done = AtomicBool::new(false);
+    while !done.load(Ordering::Relaxed) {
+        preempt::disable();
+        let here = crate::arch::smp::cpu_id();
+        let cpus = online().with(here);
+        let others = cpus.count() - 1;
+        let round = ROUND.load(Ordering::Relaxed);
+        WAITING.store(0, Ordering::Relaxed);
+        let deadline = crate::arch::time::now_ns() + PATIENCE_NS;
+        on_each_cpu(cpus, &|| {
+            if crate::arch::smp::cpu_id() != here {
+                WAITING.fetch_add(1, Ordering::AcqRel);
+                while ROUND.load(Ordering::Acquire) == round {
+                    irq::spin_hint();
+                }
+                return;
+            }
+            let mut late = false;
+            while WAITING.load(Ordering::Acquire) != others && !late {
+                irq::spin_hint();
+                late = crate::arch::time::now_ns() > deadline;
+            }
+            if !late {
+                // SAFETY: the one call on this CPU.
+                unsafe { work.run() };
+                done.store(true, Ordering::Relaxed);
+            }
+            ROUND.store(round.wrapping_add(1), Ordering::Release);
+        });
+        preempt::enable();
+    }
 }
 
 /// Lets `cpu` run `call`, soon.

@@ -9,7 +9,7 @@ use crate::fs::locks::leases;
 use crate::fs::lookup::AT_FDCWD;
 use crate::fs::regular::MAX_SIZE;
 use crate::fs::walk::Walk;
-use crate::fs::{inotify, memfd, regular, splice};
+use crate::fs::{inotify, memfd, regular, secret, splice};
 use crate::mm::copy::{self, read_iovecs, with_path};
 use crate::mm::user::{Plain, UserPtr};
 use crate::task::current;
@@ -455,6 +455,10 @@ crate::syscalls! {
         let (source, out) = (file(source)?, file(out)?);
         let (from, to) = (UserPtr::new(from).non_null(), UserPtr::new(to).non_null());
         splice::copy_file_range(&source, from, &out, to, len, flags)
+    }
+    fn memfd_secret(flags: u32) {
+        let file = secret::create(flags)?;
+        Ok(files().install(file, flags & abi::O_CLOEXEC != 0)? as usize)
     }
     fn memfd_create(name: usize, flags: u32) {
         memfd::check_flags(flags)?;

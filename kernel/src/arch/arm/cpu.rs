@@ -39,6 +39,11 @@ pub fn options(words: &str) {
     patch::text_has_changed();
 }
 
+/// Whether this CPU can run on the kernel's map: any.
+pub(super) fn fits() -> bool {
+    true
+}
+
 /// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {
     let thumb_ee = sysreg::read!(ID_PFR0) >> 12 & 0xf == 1;

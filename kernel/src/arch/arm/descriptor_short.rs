@@ -19,6 +19,8 @@ const USER_DOMAIN: u32 = 1 << 5;
 /// A page of 4 KiB; one level up a section of 1 MiB.
 const PAGE: u32 = 2;
 const NO_EXEC: u32 = 1;
+/// `NO_EXEC` of a page that is not there: with that bit it would be a large page that is.
+const ABSENT_NO_EXEC: u32 = 1 << 7;
 const BUFFERED: u32 = 1 << 2;
 const CACHED: u32 = 1 << 3;
 const ACCESSED: u32 = 1 << 4;
@@ -71,9 +73,7 @@ impl Entry {
             bits |= NO_EXEC;
         }
         if level == 1 {
-            // The same bits elsewhere: those of the attributes are six higher, execution is bit 4.
-            let high = bits & (ACCESSED | USER | ALLOCATING | READ_ONLY | SHARED);
-            bits = PAGE | bits & (BUFFERED | CACHED) | high << 6 | (bits & NO_EXEC) << 4;
+            bits = Self::in_section(bits);
         }
         Self(phys.as_usize() as u32 | bits)
     }
@@ -116,7 +116,7 @@ impl Entry {
     pub(super) const KIND_USER_EXEC: u8 = 8;
 
     /// An entry of the kernel's map at `level`, as `crates/linear-map` has it: of the processor's tables.
-    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+    pub fn kernel(self, level: usize) -> linear_map::Entry {
         const TABLE_ADDRESS: u32 = !0x3ff;
         const SECTION_ADDRESS: u32 = !0xf_ffff;
         if self.is_empty() {
@@ -129,7 +129,7 @@ impl Entry {
         let (high, no_exec, address) = if level > 0 {
             (self.0 >> 6, self.0 >> 4 & 1 != 0, SECTION_ADDRESS)
         } else {
-            (self.0, self.0 & NO_EXEC != 0, ADDRESS)
+            (self.0, self.0 & (NO_EXEC | ABSENT_NO_EXEC) != 0, ADDRESS)
         };
         let mut access = Access::READ;
         access.set(Access::PRESENT, self.0 & PAGE != 0);
@@ -150,6 +150,46 @@ impl Entry {
             grouped: false,
             marked: false,
         })
+    }
+    /// The inverse of [`Entry::kernel`].
+    pub fn of_kernel(entry: linear_map::Entry, level: usize) -> Self {
+        let leaf = match entry {
+            linear_map::Entry::Empty => return Self::EMPTY,
+            linear_map::Entry::Table(table) => return Self(table.0 as u32 | TABLE),
+            linear_map::Entry::Leaf(leaf) => leaf,
+        };
+        let has = |access| leaf.attributes.access.contains(access);
+        let kind = |kind| leaf.attributes.kind & kind != 0;
+        let memory = if kind(Self::KIND_DEVICE) { BUFFERED } else { NORMAL };
+        let bits = [
+            (has(Access::PRESENT), PAGE),
+            (!has(Access::WRITE), READ_ONLY),
+            (!has(Access::EXECUTE), NO_EXEC),
+            (kind(Self::KIND_USER), USER),
+        ];
+        let bits = bits.into_iter().filter(|(there, _)| *there);
+        let mut bits = bits.fold(memory | ACCESSED, |all, (_, bit)| all | bit);
+        if level == 1 {
+            bits = Self::in_section(bits);
+        } else if bits & (PAGE | NO_EXEC) == NO_EXEC {
+            bits ^= NO_EXEC | ABSENT_NO_EXEC;
+        }
+        Self(leaf.phys as u32 | bits)
+    }
+    /// A page's bits as a section has them: those of the attributes are six higher, execution is bit 4.
+    const fn in_section(bits: u32) -> u32 {
+        let high = bits & (ACCESSED | USER | ALLOCATING | READ_ONLY | SHARED);
+        bits & (PAGE | BUFFERED | CACHED) | high << 6 | (bits & NO_EXEC) << 4
+    }
+    /// As a number, to reckon with.
+    #[inline(always)]
+    pub fn number(self) -> u64 {
+        u64::from(self.0)
+    }
+    /// The inverse of [`Entry::number`].
+    #[inline(always)]
+    pub fn of_number(number: u64) -> Self {
+        Self(number as u32)
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

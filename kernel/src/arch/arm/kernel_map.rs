@@ -1,14 +1,15 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
-use super::kmap::FIXED;
+pub use super::image::image;
 use super::kuser;
-use super::layout::{LINEAR_BASE, LINEAR_SIZE, VMAP, WINDOW, phys_to_virt};
-use super::mmu::{self, Entry, Slot};
-use crate::mm::PhysAddr;
+use super::layout::{LINEAR_BASE, LINEAR_SIZE, VMAP, WINDOW};
+use super::mmu::{self, Entry};
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table};
+use limen_linear_map::{Access, Map};
 
+/// Where device pages needed before `mm` is up are mapped.
+pub(super) const FIXED: usize = 0xffe0_0000;
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 5;
 /// Lines have no addresses of memory.
@@ -16,31 +17,39 @@ pub const SHOWS_MEMORY: bool = false;
 
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {
-    mmu::kernel_map()
+    mmu::kernel_map(mmu::kernel_root().as_u64())
 }
 
-/// An entry of a table.
-pub fn read(table: Table, level: usize, index: usize) -> linear_map::Entry {
-    let table = phys_to_virt(PhysAddr::new(table.0)).cast::<Slot>();
-    // SAFETY: the caller found the table in the kernel's map, and has its lock or only looks at it; entries
-    // are accessed only by atomics.
-    let slot = unsafe { &*table.add(index) };
-    Entry(mmu::load_slot(slot)).kernel(level)
+/// Whether all leaves are to be pages here.
+pub fn wants_pages() -> bool {
+    cfg!(feature = "short-descriptors")
+}
+
+/// An address as the tables count.
+pub fn address(addr: usize) -> u64 {
+    addr as u64
+}
+
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
+/// the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+    // An invalidation by address forgets tables on the way, too.
+    let _ = tables;
+    mmu::flush_kernel_by(
+        start as usize,
+        end as usize,
+        usize::from(map().geometry.level(level).shift),
+    );
 }
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: start as u64,
-        end: end as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, LINEAR_BASE + LINEAR_SIZE as usize, "Kernel Mapping"),
-        area(VMAP.0, VMAP.1, "vmalloc() Area"),
-        area(WINDOW.0, WINDOW.1, "Persistent kmap() Area"),
-        area(FIXED, FIXED + (1 << 20), "Fixmap Area"),
-        area(kuser::ADDRESS, kuser::ADDRESS + 4096, "Vectors"),
+        Area::new(LINEAR_BASE, LINEAR_BASE + LINEAR_SIZE as usize, "Kernel Mapping"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
+        Area::new(WINDOW.0, WINDOW.1, "Persistent kmap() Area"),
+        Area::new(FIXED, FIXED + (1 << 20), "Fixmap Area"),
+        Area::new(kuser::ADDRESS, kuser::ADDRESS + 4096, "Vectors"),
     ]
 }
 

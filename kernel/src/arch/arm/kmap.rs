@@ -3,20 +3,20 @@
 //! read-only); the kernel helpers' page at the top; a few device pages. Nothing is writable and executable.
 
 use super::cpus::START;
-use super::image::{__boot_stack_guard, __rodata_end, __table_pool_start, __text_end, address};
+use super::image::{__table_pool_end, __table_pool_start};
+use super::kernel_map::{self, FIXED};
 use super::kernel_tables::Tables;
-use super::layout::{IMAGE_BASE, LINEAR_BASE, PAGE_SHIFT, WINDOW, phys_to_virt, set_phys_base};
+use super::layout::{IMAGE_BASE, LINEAR_BASE, PAGE_SHIFT, WINDOW, set_phys_base};
 use super::mmu::{self, BLOCK_SHIFT, Entry, KERNEL_ROOT, MemoryKind, TABLE_SHIFT, linear_end};
 use super::{kmap_format, kuser, sysreg, window};
 use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::arch::asm;
 use core::sync::atomic::Ordering;
+use limen_linear_map::Map;
 
 pub use super::layout::image_to_phys;
 
-/// Where device pages needed before `mm` is up are mapped.
-pub(super) const FIXED: usize = 0xffe0_0000;
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = 0xf000_0000;
 
@@ -42,6 +42,7 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
 /// The map under construction.
 pub struct Builder {
     tables: Tables,
+    map: Map,
     /// The first of the window's tables; null until there are any.
     window: *mut Entry,
 }
@@ -50,49 +51,36 @@ impl Builder {
     /// An empty map.
     pub fn new() -> Self {
         // The pool's first page is the early table, which is live.
-        let mut tables = Tables::new(&raw const __table_pool_start as usize + PAGE_SIZE);
-        tables.root = tables.table();
-        KERNEL_ROOT.store(image_to_phys(tables.root as usize) as usize, Ordering::Relaxed);
+        let start = &raw const __table_pool_start as usize + PAGE_SIZE;
+        let end = &raw const __table_pool_end as usize;
+        let offset = IMAGE_BASE.wrapping_sub(image_to_phys(IMAGE_BASE) as usize);
+        let mut tables = Tables::new(start, end, offset);
+        let root = tables.pages(1);
+        KERNEL_ROOT.store(tables.phys(root) as usize, Ordering::Relaxed);
         tables.begin();
         Self {
             tables,
+            map: kernel_map::map(),
             window: core::ptr::null_mut(),
         }
     }
 
     /// The image is part of the linear map; here only what lies outside comes: the kernel helpers' page.
     pub fn map_image(&mut self) {
-        let entry = Entry::user_page(
-            PhysAddr::new(image_to_phys(kuser::page())),
-            Prot::READ | Prot::EXEC,
-        );
-        self.tables.set(kuser::ADDRESS, 0, entry);
+        let page = PhysAddr::new(image_to_phys(kuser::page()));
+        let entry = Entry::user_page(page, Prot::READ | Prot::EXEC);
+        self.tables.set(&self.map, kuser::ADDRESS, entry);
     }
 
     /// A range of RAM in the linear map.
     pub fn map_ram(&mut self, range: PhysRange) {
-        let start = range.start.as_u64().next_multiple_of(PAGE_SIZE as u64);
-        let end = (range.start.as_u64() + range.size) & !(PAGE_SIZE as u64 - 1);
-        if end > linear_end() {
+        let end = range.start.as_u64() + range.size;
+        if end & !(PAGE_SIZE as u64 - 1) > linear_end() {
             self.map_window();
         }
-        let end = end.min(linear_end());
-        // SAFETY: linker symbols; only their addresses are used.
-        let [text_end, rodata_end, guard] =
-            unsafe { [&__text_end, &__rodata_end, &__boot_stack_guard] }.map(|s| image_to_phys(address(s)));
-        let image = image_to_phys(IMAGE_BASE);
-        let mut part = |from: u64, to: u64, prot| {
-            let (from, to) = (from.max(start), to.min(end));
-            if from < to {
-                let virt = phys_to_virt(PhysAddr::new(from)) as usize;
-                self.tables.map(virt, from, to - from, prot, MemoryKind::Normal);
-            }
-        };
-        part(0, image, Prot::READ | Prot::WRITE);
-        part(image, text_end, Prot::READ | Prot::EXEC);
-        part(text_end, rodata_end, Prot::READ);
-        part(rodata_end, guard, Prot::READ | Prot::WRITE);
-        part(guard + PAGE_SIZE as u64, u64::MAX, Prot::READ | Prot::WRITE);
+        let size = linear_end().min(end).saturating_sub(range.start.as_u64());
+        let low = PhysRange { size, ..range };
+        self.tables.map_ram(&self.map, low, &kernel_map::image(), true);
     }
 
     /// The tables through which memory is reached that the linear map has no room for.
@@ -100,14 +88,11 @@ impl Builder {
         if !self.window.is_null() {
             return;
         }
-        // One behind the other: what is above them exists (`map_image`).
+        self.window = self.tables.pages(window::TABLES);
         for n in 0..window::TABLES {
-            let table = self.tables.table();
-            if n == 0 {
-                self.window = table;
-            }
-            self.tables
-                .set_table(WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT)), table);
+            let table = self.window.wrapping_byte_add(n * PAGE_SIZE);
+            let virt = WINDOW.0 + (n << (PAGE_SHIFT + TABLE_SHIFT));
+            self.tables.set_table(&self.map, virt, table);
         }
         window::init(self.window);
     }
@@ -116,13 +101,9 @@ impl Builder {
     pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
         let virt = FIXED + slot * PAGE_SIZE;
         let page = phys & !(PAGE_SIZE as u64 - 1);
-        self.tables.map(
-            virt,
-            page,
-            PAGE_SIZE as u64,
-            Prot::READ | Prot::WRITE,
-            MemoryKind::Device,
-        );
+        let prot = Prot::READ | Prot::WRITE;
+        let entry = Entry::kernel_leaf(PhysAddr::new(page), prot, MemoryKind::Device, 0);
+        self.tables.set(&self.map, virt, entry);
         virt + (phys - page) as usize
     }
 
@@ -135,7 +116,7 @@ impl Builder {
         // SAFETY: the identity map of early boot is current, so the function can be called at its physical
         // address; the new map has this code, this stack and all data at the same addresses as the old one.
         unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u32)>(replace)(live) }
-        kmap_format::live(&self.tables);
+        kmap_format::live();
         mmu::switch_to_kernel();
         mmu::flush_kernel(0, usize::MAX);
         PhysRange {

@@ -2,15 +2,15 @@
 //! of user space. What `mm` changes in its upper entries of the kernel's root is copied there. Secondary
 //! CPUs start with a copy that has the identity map, too.
 
-use super::format::{
-    BLOCK_SHIFT, Entry, KERNEL_TABLE, MM_ROOT, MemoryKind, ROOT_ENTRIES, START_TABLE, entry_of, kernel_table,
-};
+use super::format::{Entry, KERNEL_TABLE, MM_ROOT, ROOT_ENTRIES, START_TABLE, entry_of, kernel_table};
 use super::image::__idmap_tables;
 use super::kernel_tables::Tables;
 use super::layout::{IMAGE_BASE, PAGE_SHIFT, image_to_phys, phys_to_virt};
+use super::mmu::kernel_root;
 use super::sysreg;
-use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
+use crate::mm::PhysAddr;
 use core::sync::atomic::Ordering;
+use limen_linear_map::Map;
 
 /// Adds a section to the early map.
 pub(super) fn set_early(virt: usize, entry: Entry) {
@@ -20,8 +20,8 @@ pub(super) fn set_early(virt: usize, entry: Entry) {
 }
 
 /// The map is live: the identity map goes out of it.
-pub(super) fn live(tables: &Tables) {
-    MM_ROOT.store(tables.root as usize, Ordering::Relaxed);
+pub(super) fn live() {
+    MM_ROOT.store(root() as usize, Ordering::Relaxed);
     entry_of(kernel_table(), identity()).store(0, Ordering::Relaxed);
     sysreg::store_barrier();
 }
@@ -31,56 +31,30 @@ fn identity() -> usize {
     image_to_phys(IMAGE_BASE) as usize >> 20
 }
 
+/// The root, as `mm` knows it.
+fn root() -> *mut Entry {
+    phys_to_virt(kernel_root()).cast()
+}
+
 impl Tables {
     /// What the format needs besides the root: the two roots of the processor.
     pub(super) fn begin(&mut self) {
         self.next = self.next.next_multiple_of(ROOT_ENTRIES * 4);
         for root in [&KERNEL_TABLE, &START_TABLE] {
-            for n in 0..4 {
-                let table = image_to_phys(self.table() as usize) as usize;
-                if n == 0 {
-                    root.store(table, Ordering::Relaxed);
-                }
-            }
+            let table = self.pages(4);
+            root.store(self.phys(table) as usize, Ordering::Relaxed);
         }
     }
 
-    /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
-    pub(super) fn map(
-        &mut self,
-        mut virt: usize,
-        mut phys: u64,
-        mut size: u64,
-        prot: Prot,
-        kind: MemoryKind,
-    ) {
-        while size > 0 {
-            let block = 1u64 << BLOCK_SHIFT;
-            let level = usize::from((virt as u64 | phys) & (block - 1) == 0 && size >= block);
-            self.set(
-                virt,
-                level,
-                Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, level),
-            );
-            let bytes = if level == 1 { block } else { PAGE_SIZE as u64 };
-            virt = virt.wrapping_add(bytes as usize);
-            phys += bytes;
-            size -= bytes;
-        }
-    }
-
-    /// Writes the entry of level `at` for `virt`: a page, or a section.
-    pub(super) fn set(&mut self, virt: usize, at: usize, entry: Entry) {
+    /// A page that is mapped as `entry` says.
+    pub(super) fn set(&mut self, _: &Map, virt: usize, entry: Entry) {
         let section = entry_of(kernel_table(), virt >> 20);
-        if at == 1 {
-            return section.store(entry.0, Ordering::Relaxed);
-        }
         // SAFETY: `mm`'s root is ours.
-        let slot = unsafe { self.root.add(virt >> 22) };
+        let slot = unsafe { root().add(virt >> 22) };
         // SAFETY: the slot lies in `mm`'s root.
         let mut table = unsafe { slot.read() };
         if table.is_empty() {
-            let lower = self.table();
+            let lower = self.pages(1);
             table = Entry::table(PhysAddr::new(image_to_phys(lower as usize)));
             // SAFETY: the slot lies in `mm`'s root, which nothing else writes yet.
             unsafe { slot.write(table) };
@@ -93,10 +67,10 @@ impl Tables {
     }
 
     /// Hangs a table of pages in.
-    pub(super) fn set_table(&mut self, virt: usize, table: *mut Entry) {
+    pub(super) fn set_table(&mut self, _: &Map, virt: usize, table: *mut Entry) {
         let entry = Entry::table(PhysAddr::new(image_to_phys(table as usize)));
         // SAFETY: `mm`'s root is ours.
-        unsafe { self.root.add(virt >> 22).write(entry) };
+        unsafe { root().add(virt >> 22).write(entry) };
         for n in 0..4 {
             entry_of(kernel_table(), (virt >> 20) + n).store(entry.quarter(n, true), Ordering::Relaxed);
         }

@@ -43,12 +43,12 @@ pub(super) const BLOCK_SHIFT: usize = 21;
 /// Physical addresses have 40 bits.
 pub(super) const PHYS_END: u64 = 1 << 40;
 
-/// The kernel's map, as `crates/linear-map` knows it.
-pub(super) fn kernel_map() -> Map {
+/// The kernel's map, as `crates/linear-map` knows it, with the root at `root`.
+pub(super) fn kernel_map(root: u64) -> Map {
     Map {
         geometry: &geometry::ARM_LONG,
         rule: rule::ARM_BREAK,
-        root: Table(super::mmu::kernel_root().as_u64()),
+        root: Table(root),
         largest: LARGEST_LEAF,
         groups: false,
     }

@@ -13,8 +13,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use super::format::window_register;
 pub use super::format::*;
-#[cfg(not(feature = "short-descriptors"))]
-pub(super) use super::layout::phys_to_virt as image_at;
 pub use super::layout::*;
 pub use super::tlb::*;
 pub use super::window::{HIGH_MEMORY, View, linear_end};

@@ -52,9 +52,6 @@ mod image;
 #[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
-#[cfg(not(feature = "short-descriptors"))]
-#[path = "../kernel_levels.rs"]
-mod kernel_levels;
 pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;

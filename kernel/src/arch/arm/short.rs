@@ -63,7 +63,7 @@ pub(super) fn kernel_table() -> usize {
 }
 
 /// The kernel's map, as `crates/linear-map` knows it: with the processor's root, not `mm`'s.
-pub(super) fn kernel_map() -> Map {
+pub(super) fn kernel_map(_: u64) -> Map {
     Map {
         geometry: &geometry::ARM_SHORT,
         rule: rule::ARM_SHORT,
@@ -87,6 +87,12 @@ fn note_kernel_entry(slot: &Slot, entry: Entry) {
     let at = core::ptr::from_ref(slot) as usize;
     if at & !(PAGE_SIZE - 1) == MM_ROOT.load(Ordering::Relaxed) {
         copy_kernel_entry(at % PAGE_SIZE / 4, entry);
+    }
+    let kernel = phys_to_virt(PhysAddr::new(kernel_table() as u64)) as usize;
+    if at.wrapping_sub(kernel) < ROOT_ENTRIES * 4 {
+        // The linear map, of pages now: other CPUs begin with it.
+        entry_of(START_TABLE.load(Ordering::Relaxed), at.wrapping_sub(kernel) / 4)
+            .store(entry.0, Ordering::Relaxed);
     }
 }
 

@@ -55,16 +55,21 @@ pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
+    flush_kernel_by(start, end, PAGE_SHIFT);
+}
+
+/// The same, where every leaf has at least `1 << shift` bytes. In any context.
+pub(super) fn flush_kernel_by(start: usize, end: usize, shift: usize) {
     sysreg::store_barrier();
     // SAFETY: as for `flush_user`.
     unsafe {
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+        if (end - start) >> shift > FLUSH_ALL_ABOVE {
             sysreg::write!(TLBIALLIS, 0u32);
         } else {
             let mut addr = start;
             while addr < end {
                 sysreg::write!(TLBIMVAAIS, addr as u32);
-                addr += 1 << PAGE_SHIFT;
+                addr += 1 << shift;
             }
         }
     }

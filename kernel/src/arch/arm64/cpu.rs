@@ -48,8 +48,15 @@ pub fn init_boot() {
     patch::text_has_changed();
 }
 
-/// What the command line says about the processor: nothing. Once, before the final map is live.
-pub fn options(_: &str) {}
+/// What the command line says about the processor. Once, before the final map is live.
+pub fn options(words: &str) {
+    super::bbm::init(words);
+}
+
+/// Whether this CPU can run on the kernel's map, whose sizes may change in a way that not all can bear.
+pub(super) fn fits() -> bool {
+    super::bbm::fits()
+}
 
 /// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {

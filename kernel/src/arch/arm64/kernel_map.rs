@@ -1,12 +1,14 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
-use super::kmap::FIXED;
+use super::bbm;
+pub use super::image::image;
 use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, MODULES, VMAP};
-use crate::arch::linear::kernel_slot;
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
+use limen_linear_map::{Access, Map, Table, geometry};
 
+/// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
+pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 6;
 /// Lines have no addresses of memory.
@@ -16,32 +18,44 @@ pub const SHOWS_MEMORY: bool = false;
 pub fn map() -> Map {
     Map {
         geometry: &geometry::ARM64_4K,
-        rule: rule::ARM_BREAK,
+        rule: bbm::rule(),
         root: Table(mmu::kernel_root().as_u64()),
         largest: LARGEST_LEAF,
-        groups: false,
+        groups: bbm::live(),
     }
 }
 
-/// An entry of a table.
-pub fn read(table: Table, level: usize, index: usize) -> linear_map::Entry {
-    Entry(mmu::load_slot(kernel_slot(table.0, index))).kernel(level)
+/// Whether all leaves are to be pages here.
+pub fn wants_pages() -> bool {
+    bbm::off()
+}
+
+/// An address as the tables count.
+pub fn address(addr: usize) -> u64 {
+    addr as u64
+}
+
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
+/// the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+    // An invalidation by address forgets tables on the way, too.
+    let _ = tables;
+    mmu::flush_kernel_by(
+        start as usize,
+        end as usize,
+        usize::from(map().geometry.level(level).shift),
+    );
 }
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: start as u64,
-        end: end as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, VMAP.0, "Linear Mapping start"),
-        area(VMAP.0, VMAP.1, "vmalloc() area"),
-        area(IMAGE_BASE, MODULES.0, "Kernel image start"),
-        area(MODULES.0, MODULES.1, "Modules start"),
-        area(MODULES.1, FIXED, "Modules end"),
-        area(FIXED, IMAGE_BASE + (1 << 30), "Fixmap start"),
+        Area::new(LINEAR_BASE, VMAP.0, "Linear Mapping start"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() area"),
+        Area::new(IMAGE_BASE, MODULES.0, "Kernel image start"),
+        Area::new(MODULES.0, MODULES.1, "Modules start"),
+        Area::new(MODULES.1, FIXED, "Modules end"),
+        Area::new(FIXED, IMAGE_BASE + (1 << 30), "Fixmap start"),
     ]
 }
 

@@ -4,18 +4,20 @@
 //! writable and executable.
 
 use super::cpus::START;
-use super::image::{__boot_stack_guard, __image_end, __rodata_end, __table_pool_start, __text_end, address};
+use super::image::{
+    __boot_stack_guard, __image_end, __rodata_end, __table_pool_end, __table_pool_start, __text_end, address,
+};
+use super::kernel_map::{self, FIXED};
 use super::kernel_tables::Tables;
-use super::mmu::{self, EMPTY_ROOT, Entry, IMAGE_BASE, IMAGE_PHYS, LINEAR_BASE, MemoryKind, TABLE_SHIFT};
+use super::mmu::{self, EMPTY_ROOT, Entry, IMAGE_BASE, IMAGE_PHYS, MemoryKind, TABLE_SHIFT};
 use crate::mm::PhysRange;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering;
+use limen_linear_map::{Map, Table};
 
 pub use super::mmu::image_to_phys;
 
-/// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
-pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// Where the devicetree is mapped until the final map is live, in the early tables.
 const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << 29);
 
@@ -53,17 +55,28 @@ pub fn early_devicetree(phys: u64) -> *const u8 {
 }
 
 /// The map under construction.
-pub struct Builder(Tables);
+pub struct Builder {
+    tables: Tables,
+    map: Map,
+}
 
 impl Builder {
     /// An empty map. The tables come from the pool in the image, after the three early tables, which are
     /// live.
     pub fn new() -> Self {
-        let mut tables = Tables::new(&raw const __table_pool_start as usize + 3 * PAGE_SIZE);
-        tables.root = tables.table();
-        let empty = tables.table();
+        let start = &raw const __table_pool_start as usize + 3 * PAGE_SIZE;
+        let end = &raw const __table_pool_end as usize;
+        let offset = IMAGE_BASE.wrapping_sub(image_to_phys(IMAGE_BASE) as usize);
+        let mut tables = Tables::new(start, end, offset);
+        let root = tables.pages(1);
+        let empty = tables.pages(1);
         EMPTY_ROOT.store(image_to_phys(empty as usize), Ordering::Relaxed);
-        Self(tables)
+        let root = Table(tables.phys(root));
+        let map = Map {
+            root,
+            ..kernel_map::map()
+        };
+        Self { tables, map }
     }
 
     /// The image at its link address.
@@ -78,13 +91,9 @@ impl Builder {
             )
         };
         let mut part = |start: usize, end: usize, prot| {
-            self.0.map(
-                start,
-                image_to_phys(start),
-                (end - start) as u64,
-                prot,
-                MemoryKind::Normal,
-            )
+            let (phys, size) = (image_to_phys(start), (end - start) as u64);
+            self.tables
+                .map(&self.map, start, phys, size, prot, MemoryKind::Normal)
         };
         part(IMAGE_BASE, text_end, Prot::READ | Prot::EXEC);
         part(text_end, rodata_end, Prot::READ);
@@ -94,48 +103,23 @@ impl Builder {
 
     /// A range of RAM in the linear map.
     pub fn map_ram(&mut self, range: PhysRange) {
-        let start = range.start.as_u64().next_multiple_of(PAGE_SIZE as u64);
-        let end = (range.start.as_u64() + range.size) & !(PAGE_SIZE as u64 - 1);
-        // SAFETY: a linker symbol; only its address is used.
-        let read_only = (
-            image_to_phys(IMAGE_BASE),
-            image_to_phys(unsafe { address(&__rodata_end) }),
-        );
-        let mut part = |from: u64, to: u64, prot| {
-            let (from, to) = (from.max(start), to.min(end));
-            if from < to {
-                self.0.map(
-                    from as usize + LINEAR_BASE,
-                    from,
-                    to - from,
-                    prot,
-                    MemoryKind::Normal,
-                );
-            }
-        };
-        part(0, read_only.0, Prot::READ | Prot::WRITE);
-        part(read_only.0, read_only.1, Prot::READ);
-        part(read_only.1, u64::MAX, Prot::READ | Prot::WRITE);
+        self.tables.map_ram(&self.map, range, &kernel_map::image(), false);
     }
 
     /// Device page `slot` at `phys`; returns where.
     pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
         let virt = FIXED + slot * PAGE_SIZE;
         let page = phys & !(PAGE_SIZE as u64 - 1);
-        self.0.map(
-            virt,
-            page,
-            PAGE_SIZE as u64,
-            Prot::READ | Prot::WRITE,
-            MemoryKind::Device,
-        );
+        let prot = Prot::READ | Prot::WRITE;
+        self.tables
+            .map(&self.map, virt, page, PAGE_SIZE as u64, prot, MemoryKind::Device);
         virt + (phys - page) as usize
     }
 
     /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of
     /// the pool.
     pub fn activate(self) -> PhysRange {
-        let root = image_to_phys(self.0.root as usize);
+        let root = self.map.root.0;
         START.table.store(root as usize, Ordering::Relaxed);
         let replace = image_to_phys(replace_kernel_root as *const () as usize) as usize;
         // SAFETY: the identity map of early boot is current, so the function can be called at its physical
@@ -150,7 +134,7 @@ impl Builder {
         mmu::flush_kernel(0, usize::MAX);
         PhysRange {
             start: PhysAddr::new(image_to_phys(IMAGE_BASE)),
-            size: image_to_phys(self.0.next) - image_to_phys(IMAGE_BASE),
+            size: image_to_phys(self.tables.next) - image_to_phys(IMAGE_BASE),
         }
     }
 }

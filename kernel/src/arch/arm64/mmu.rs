@@ -62,11 +62,6 @@ pub fn image_to_phys(address: usize) -> u64 {
     (address - IMAGE_BASE) as u64 + IMAGE_PHYS.load(Ordering::Relaxed)
 }
 
-/// The inverse of [`image_to_phys`].
-pub(super) fn image_at(phys: PhysAddr) -> *mut u8 {
-    (IMAGE_BASE + (phys.as_u64() - IMAGE_PHYS.load(Ordering::Relaxed)) as usize) as *mut u8
-}
-
 /// The highest level with leaves: they are of 1 GiB.
 pub(super) const LARGEST_LEAF: usize = 2;
 
@@ -173,10 +168,15 @@ pub fn update_user(context: &MmContext, addr: usize, was_valid: bool) {
 
 /// Forgets cached translations of a kernel range on every CPU.
 pub fn flush_kernel(start: usize, end: usize) {
+    flush_kernel_by(start, end, PAGE_SHIFT);
+}
+
+/// The same, where every leaf has at least `1 << shift` bytes. In any context.
+pub(super) fn flush_kernel_by(start: usize, end: usize, shift: usize) {
     // SAFETY: as for `flush_user`.
     unsafe {
         asm!("dsb ishst", options(nostack, preserves_flags));
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+        if (end - start) >> shift > FLUSH_ALL_ABOVE {
             asm!("tlbi vmalle1is", options(nostack, preserves_flags));
         } else {
             let mut addr = start;
@@ -185,7 +185,7 @@ pub fn flush_kernel(start: usize, end: usize) {
                     "tlbi vaae1is, {}", in(reg) (addr as u64 >> 12) & 0xfff_ffff_ffff,
                     options(nostack, preserves_flags),
                 );
-                addr += 1 << PAGE_SHIFT;
+                addr += 1 << shift;
             }
         }
         asm!("dsb ish", "isb", options(nostack, preserves_flags));

@@ -3,6 +3,7 @@
 
 #[path = "../arm_common/asid.rs"]
 mod asid;
+mod bbm;
 mod board;
 #[path = "../arm_common/boot.rs"]
 pub mod boot;
@@ -41,8 +42,6 @@ mod image;
 #[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
-#[path = "../kernel_levels.rs"]
-mod kernel_levels;
 pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;

@@ -139,7 +139,7 @@ impl Entry {
     pub(super) const KIND_USER_EXEC: u8 = 8;
 
     /// An entry of the kernel's map at `level`, as `crates/linear-map` has it.
-    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+    pub fn kernel(self, level: usize) -> linear_map::Entry {
         if self.is_empty() {
             return linear_map::Entry::Empty;
         }
@@ -155,7 +155,7 @@ impl Entry {
             (has(AP_USER), Self::KIND_USER),
             (!has(ATTR_NORMAL), Self::KIND_DEVICE),
             (has(NOT_GLOBAL), Self::KIND_NOT_GLOBAL),
-            (!has(USER_NO_EXEC), Self::KIND_USER_EXEC),
+            (has(AP_USER) && !has(USER_NO_EXEC), Self::KIND_USER_EXEC),
         ];
         let kinds = kinds.into_iter().filter(|(there, _)| *there);
         linear_map::Entry::Leaf(Leaf {
@@ -167,6 +167,42 @@ impl Entry {
             grouped: has(CONTIGUOUS),
             marked: false,
         })
+    }
+    /// The inverse of [`Entry::kernel`].
+    pub fn of_kernel(entry: linear_map::Entry, level: usize) -> Self {
+        let leaf = match entry {
+            linear_map::Entry::Empty => return Self::EMPTY,
+            linear_map::Entry::Table(table) => return Self::table(PhysAddr::new(table.0)),
+            linear_map::Entry::Leaf(leaf) => leaf,
+        };
+        let has = |access| leaf.attributes.access.contains(access);
+        let kind = |kind| leaf.attributes.kind & kind != 0;
+        let execute = has(Access::EXECUTE);
+        // Where one bit speaks for both, what the kernel executes is executable.
+        let user_execute = kind(Self::KIND_USER_EXEC) || execute && KERNEL_NO_EXEC != 0;
+        let bits = [
+            (has(Access::PRESENT), VALID),
+            (level == 0, TABLE_OR_PAGE),
+            (!has(Access::WRITE), AP_READ_ONLY),
+            (!execute, PRIVILEGED_NO_EXEC),
+            (!user_execute, USER_NO_EXEC),
+            (kind(Self::KIND_USER), AP_USER),
+            (!kind(Self::KIND_DEVICE), ATTR_NORMAL),
+            (kind(Self::KIND_NOT_GLOBAL), NOT_GLOBAL),
+            (leaf.grouped, CONTIGUOUS),
+        ];
+        let bits = bits.into_iter().filter(|(there, _)| *there);
+        Self(bits.fold(leaf.phys | INNER_SHAREABLE | ACCESSED, |all, (_, bit)| all | bit))
+    }
+    /// As a number, to reckon with.
+    #[inline(always)]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+    /// The inverse of [`Entry::number`].
+    #[inline(always)]
+    pub fn of_number(number: u64) -> Self {
+        Self(number)
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

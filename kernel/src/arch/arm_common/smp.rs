@@ -49,6 +49,12 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
 /// A secondary CPU's first function where the kernel is linked: on its idle stack, interrupts off, on the
 /// kernel map.
 pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
+    if !cpu::fits() {
+        // The starter says that it did not come.
+        loop {
+            core::hint::spin_loop();
+        }
+    }
     START.local.store(core::ptr::null_mut(), Ordering::Release);
     sysreg::set_local(local);
     // SAFETY: the thread is from this CPU's own block, which the starter filled in.

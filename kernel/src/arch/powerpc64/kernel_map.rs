@@ -1,11 +1,20 @@
-//! The kernel's own map, as `crates/linear-map` knows it. The tree is that of quadrant 3: its addresses are the
-//! kernel's without the upper two bits.
+//! The kernel's own map, as `crates/linear-map` knows it. The tree is that of quadrant 3: its addresses are
+//! the kernel's without the upper two bits.
 
+use super::layout::to_phys;
 use super::mmu::{self, Entry, LARGEST_LEAF, LINEAR_BASE, VMAP};
-use crate::arch::linear::kernel_slot;
-use crate::mm::kernel_map::{Area, Run, Size};
+use super::tlb;
+use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
+use limen_linear_map::{Access, Map, Table, geometry, rule};
+
+unsafe extern "C" {
+    static __image_start: u8;
+    static __text_end: u8;
+    static __rodata_end: u8;
+    static __boot_stack_guard: u8;
+    static __table_pool_end: u8;
+}
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 2;
@@ -23,21 +32,47 @@ pub fn map() -> Map {
     }
 }
 
-/// An entry of a table.
-pub fn read(table: Table, level: usize, index: usize) -> linear_map::Entry {
-    Entry(mmu::load_slot(kernel_slot(table.0, index))).kernel(level)
+/// Where the image lies in memory.
+pub fn image() -> Image {
+    // SAFETY: linker symbols; only their addresses are used.
+    let at = unsafe {
+        [
+            &__image_start,
+            &__text_end,
+            &__rodata_end,
+            &__boot_stack_guard,
+            &__table_pool_end,
+        ]
+    };
+    Image::new(at.map(|symbol| to_phys(core::ptr::from_ref(symbol) as usize)))
+}
+
+/// Whether all leaves are to be pages here.
+pub fn wants_pages() -> bool {
+    false
+}
+
+/// An address as the tables count.
+pub fn address(addr: usize) -> u64 {
+    (addr & !LINEAR_BASE) as u64
+}
+
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
+/// the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+    if level > 0 || tables {
+        // Large pages would have to be named by their size.
+        tlb::flush_pid(0);
+    } else {
+        mmu::flush_kernel(start as usize | LINEAR_BASE, end as usize | LINEAR_BASE);
+    }
 }
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: (start & !LINEAR_BASE) as u64,
-        end: (end & !LINEAR_BASE) as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, VMAP.0, "Start of kernel VM"),
-        area(VMAP.0, VMAP.1, "vmalloc() Area"),
+        Area::new(LINEAR_BASE, VMAP.0, "Start of kernel VM"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
     ]
 }
 

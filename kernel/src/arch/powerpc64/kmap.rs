@@ -4,22 +4,20 @@
 
 use super::cache::order_instructions;
 use super::hcall;
+use super::kernel_map;
 use super::kernel_tables::Tables;
-use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt, to_phys};
+use super::layout::{LINEAR_BASE, kernel_root, phys_to_virt};
 use super::pid::{self, ROOT_SIZE};
 use super::radix::MemoryKind;
 use super::spr::{self, MSR_RELOCATE};
-use crate::mm::PhysRange;
-use crate::mm::{PAGE_SIZE, Prot};
+use crate::mm::{PhysAddr, PhysRange, Prot};
+use limen_linear_map::Map;
 
 unsafe extern "C" {
-    static __image_start: u8;
-    static __text_end: u8;
-    static __rodata_end: u8;
     static __vectors_load: u8;
     static __vectors_size: u8;
-    static __boot_stack_guard: u8;
     static __table_pool_start: u8;
+    static __table_pool_end: u8;
 }
 
 /// What the vectors occupy at the start of memory.
@@ -40,45 +38,41 @@ pub fn install_vectors() {
 }
 
 /// The map under construction.
-pub struct Builder(Tables);
+pub struct Builder {
+    tables: Tables,
+    map: Map,
+}
 
 impl Builder {
-    /// An empty map; the tables come from the image's pool.
+    /// The vectors; the tables come from the image's pool.
     pub fn new() -> Self {
-        let mut tables = Tables::new(&raw const __table_pool_start as usize);
-        tables.root = phys_to_virt(kernel_root()).cast();
+        let root = phys_to_virt(kernel_root());
         // SAFETY: the linker script places the root; nobody else uses it.
-        unsafe { tables.root.cast::<u8>().write_bytes(0, ROOT_SIZE) };
-        Self(tables)
+        unsafe { root.write_bytes(0, ROOT_SIZE) };
+        let (start, end) = (&raw const __table_pool_start, &raw const __table_pool_end);
+        let mut tables = Tables::new(start as usize, end as usize, LINEAR_BASE);
+        let map = kernel_map::map();
+        tables.map(
+            &map,
+            LINEAR_BASE,
+            0,
+            VECTORS,
+            Prot::READ | Prot::EXEC,
+            MemoryKind::Normal,
+        );
+        Self { tables, map }
     }
 
     /// A range of RAM.
-    pub fn map_ram(&mut self, range: PhysRange) {
-        let start = range.start.as_u64().next_multiple_of(PAGE_SIZE as u64);
-        let end = (range.start.as_u64() + range.size) & !(PAGE_SIZE as u64 - 1);
-        // SAFETY: linker symbols; only their addresses are used.
-        let (image, text, rodata, guard) = unsafe {
-            (
-                to_phys(address(&__image_start)),
-                to_phys(address(&__text_end)),
-                to_phys(address(&__rodata_end)),
-                to_phys(address(&__boot_stack_guard)),
-            )
-        };
-        let (execute, read, write) = (Prot::READ | Prot::EXEC, Prot::READ, Prot::READ | Prot::WRITE);
-        let mut part = |from: u64, to: u64, prot| {
-            let (from, to) = (from.max(start), to.min(end));
-            if from < to {
-                self.0
-                    .map(from as usize, from, to - from, prot, MemoryKind::Normal);
-            }
-        };
-        part(0, VECTORS, execute);
-        part(VECTORS, image, write);
-        part(image, text, execute);
-        part(text, rodata, read);
-        part(rodata, guard, write);
-        part(guard + PAGE_SIZE as u64, u64::MAX, write);
+    pub fn map_ram(&mut self, mut range: PhysRange) {
+        let end = range.start.as_u64() + range.size;
+        if range.start.as_u64() < VECTORS {
+            range = PhysRange {
+                start: PhysAddr::new(VECTORS),
+                size: end.saturating_sub(VECTORS),
+            };
+        }
+        self.tables.map_ram(&self.map, range, &kernel_map::image(), true);
     }
 }
 

@@ -11,7 +11,6 @@ use crate::mm::PhysAddr;
 
 pub use super::cache::clear_page;
 pub use super::layout::*;
-pub(super) use super::layout::{phys_to_virt as image_at, to_phys as image_to_phys};
 pub use super::pid::MmContext;
 pub use super::radix::*;
 pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};

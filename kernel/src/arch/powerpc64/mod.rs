@@ -49,8 +49,6 @@ mod head;
 mod helper;
 pub mod interrupt;
 pub mod irq;
-#[path = "../kernel_levels.rs"]
-mod kernel_levels;
 pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;

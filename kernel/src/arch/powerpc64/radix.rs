@@ -132,7 +132,7 @@ impl Entry {
     pub(super) const KIND_DEVICE: u8 = 2;
 
     /// An entry of the kernel's map at `level`, as `crates/linear-map` has it.
-    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+    pub fn kernel(self, level: usize) -> linear_map::Entry {
         if self.is_empty() {
             return linear_map::Entry::Empty;
         }
@@ -163,6 +163,36 @@ impl Entry {
             grouped: false,
             marked: false,
         })
+    }
+    /// The inverse of [`Entry::kernel`].
+    pub fn of_kernel(entry: linear_map::Entry, _level: usize) -> Self {
+        let leaf = match entry {
+            linear_map::Entry::Empty => return Self::EMPTY,
+            linear_map::Entry::Table(table) => return Self::table(PhysAddr::new(table.0)),
+            linear_map::Entry::Leaf(leaf) => leaf,
+        };
+        let has = |access| leaf.attributes.access.contains(access);
+        let kind = |kind| leaf.attributes.kind & kind != 0;
+        let bits = [
+            (has(Access::PRESENT), VALID),
+            (has(Access::READ), READ),
+            (has(Access::WRITE), WRITE),
+            (has(Access::EXECUTE), EXECUTE),
+            (!kind(Self::KIND_USER), PRIVILEGED),
+            (kind(Self::KIND_DEVICE), NON_IDEMPOTENT),
+        ];
+        let bits = bits.into_iter().filter(|(there, _)| *there);
+        Self::new(bits.fold(leaf.phys | LEAF | REFERENCED | CHANGED, |all, (_, bit)| all | bit))
+    }
+    /// As a number, to reckon with.
+    #[inline(always)]
+    pub fn number(self) -> u64 {
+        u64::from_be(self.0)
+    }
+    /// The inverse of [`Entry::number`].
+    #[inline(always)]
+    pub fn of_number(number: u64) -> Self {
+        Self(number.to_be())
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

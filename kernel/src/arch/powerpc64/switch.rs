@@ -6,11 +6,12 @@
 //! processor; if not, the first use traps and loads them ([`use_math`]).
 
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
-use super::spr::{self, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
+use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
 use super::stack::LEAST;
 use super::{cpus, irq};
 use crate::sched::float::{self, Float, Registers};
 use crate::sched::resume::Resume;
+use crate::sync::lockdep;
 use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -79,8 +80,8 @@ unsafe extern "C" {
 }
 
 /// Runs `f` with the kernel allowed to touch floating-point and vector registers. Interrupts are off
-/// meanwhile, without the lock validator knowing, so a fault in `f` goes straight to its place in the
-/// exception table.
+/// meanwhile, so a fault in `f` goes straight to its place in the exception table. The lock validator is
+/// told: the way back from such a fault leaves it as it was on the way in.
 #[inline(always)]
 pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
     let msr = spr::msr();
@@ -93,8 +94,15 @@ pub(super) fn with_registers<R>(f: impl FnOnce() -> R) -> R {
             options(pure, nomem, nostack, preserves_flags),
         )
     };
+    let were_on = msr & MSR_EE != 0;
     spr::set_msr(allowed);
+    if were_on {
+        lockdep::irqs_off();
+    }
     let result = f();
+    if were_on {
+        lockdep::irqs_on();
+    }
     spr::set_msr(msr);
     result
 }

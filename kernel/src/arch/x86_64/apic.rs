@@ -147,6 +147,13 @@ pub fn send_vector(cpu: usize, vector: u8) {
     send(cpus::apic_id(cpu), u32::from(vector));
 }
 
+/// Interrupts CPU `cpu` with an NMI.
+pub fn send_nmi(cpu: usize) {
+    const NMI: u32 = 4 << 8;
+    const ASSERT: u32 = 1 << 14;
+    send(cpus::apic_id(cpu), NMI | ASSERT);
+}
+
 /// An I/O APIC's register that says, in bits 16 to 23, how many lines it has, less one.
 const IO_VERSION: u32 = 1;
 /// An I/O APIC's first register of lines: two for each, the upper one with the CPU in its highest byte.

@@ -195,10 +195,26 @@ pub fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize
     threshold::nmi::<TRACKED>(frame, |frame| emergency(frame, vector, error));
 }
 
+/// The NMI may have come between the `sti` and the `hlt` of a CPU that is about to sleep: the way back ends
+/// the moment in which no interrupt arrives, one that wakes a thread may come first, and the CPU would sleep
+/// all the same. It does not sleep: its loop looks again.
+fn wake_idle(frame: &mut Frame) {
+    const HLT: u8 = 0xf4;
+    if frame.cs & 3 == 0 {
+        // SAFETY: the kernel was about to execute what is there.
+        let next = unsafe { (frame.rip as *const u8).read() };
+        frame.rip += usize::from(next == HLT);
+    }
+}
+
 #[cold]
 fn emergency(frame: &mut Frame, vector: u8, error: usize) {
     if vector == NMI {
-        // Nobody sends NMIs but a host that wants to look at a hanging machine.
+        if super::tlb::serve_now() {
+            wake_idle(frame);
+            return;
+        }
+        // Nobody else sends NMIs but a host that wants to look at a hanging machine.
         if !PANICKING.load(Ordering::Relaxed) {
             log!(
                 Emerg,

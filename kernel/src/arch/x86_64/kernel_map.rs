@@ -1,11 +1,34 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::cpu::{self, Features};
+use super::cpus;
 use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, MODULES, VMAP};
-use crate::arch::linear::kernel_slot;
-use crate::mm::kernel_map::{Area, Run, Size};
+use super::tlb;
+use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
-use limen_linear_map::{self as linear_map, Access, Map, Table, geometry, rule};
+use limen_linear_map::{Access, Map, Table, geometry, rule};
+
+unsafe extern "C" {
+    static _text: u8;
+    static _etext: u8;
+    static _erodata: u8;
+    static _end: u8;
+}
+
+/// The image's bounds: text, constants, data (each to the next), end.
+pub(super) fn image_parts() -> [usize; 4] {
+    [
+        &raw const _text as usize,
+        &raw const _etext as usize,
+        &raw const _erodata as usize,
+        &raw const _end as usize,
+    ]
+}
+
+/// The physical address of something in the image.
+pub(super) fn image_phys(virt: usize) -> u64 {
+    (virt - KERNEL_BASE) as u64
+}
 
 /// The parts of the kernel's addresses.
 pub const AREAS: usize = 4;
@@ -23,23 +46,36 @@ pub fn map() -> Map {
     }
 }
 
-/// An entry of a table.
-pub fn read(table: Table, level: usize, index: usize) -> linear_map::Entry {
-    Entry(mmu::load_slot(kernel_slot(table.0, index))).kernel(level)
+/// Where the image lies in memory.
+pub fn image() -> Image {
+    let [text, rodata, data, end] = image_parts();
+    Image::new([text, rodata, data, cpus::boot_stack_guard(), end].map(image_phys))
+}
+
+/// Whether all leaves are to be pages here.
+pub fn wants_pages() -> bool {
+    false
+}
+
+/// An address as the tables count.
+pub fn address(addr: usize) -> u64 {
+    addr as u64
+}
+
+/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
+/// the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+    let _ = (level, tables);
+    tlb::flush_now(start as usize, end as usize);
 }
 
 /// The linear map first.
 pub fn areas() -> [Area; AREAS] {
-    let area = |start: usize, end: usize, name| Area {
-        start: start as u64,
-        end: end as u64,
-        name,
-    };
     [
-        area(LINEAR_BASE, LINEAR_BASE + (64 << 40), "Low Kernel Mapping"),
-        area(VMAP.0, VMAP.1, "vmalloc() Area"),
-        area(KERNEL_BASE, KERNEL_BASE + (1 << 30), "High Kernel Mapping"),
-        area(MODULES.0, MODULES.1, "Modules"),
+        Area::new(LINEAR_BASE, LINEAR_BASE + (64 << 40), "Low Kernel Mapping"),
+        Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
+        Area::new(KERNEL_BASE, KERNEL_BASE + (1 << 30), "High Kernel Mapping"),
+        Area::new(MODULES.0, MODULES.1, "Modules"),
     ]
 }
 

@@ -152,7 +152,7 @@ impl Entry {
     pub(super) const KIND_GLOBAL: u8 = 4;
 
     /// An entry of the kernel's map at `level`, as `crates/linear-map` has it.
-    pub(super) fn kernel(self, level: usize) -> linear_map::Entry {
+    pub fn kernel(self, level: usize) -> linear_map::Entry {
         if self.is_empty() {
             return linear_map::Entry::Empty;
         }
@@ -170,8 +170,10 @@ impl Entry {
             (GLOBAL, Self::KIND_GLOBAL),
         ];
         let kinds = kinds.into_iter().filter(|(bit, _)| has(*bit));
+        // The address of what is not present is inverted, so that no processor guesses with it (L1TF).
+        let inverted = if has(PRESENT) { 0 } else { PHYS_MASK };
         linear_map::Entry::Leaf(Leaf {
-            phys: self.phys().as_u64(),
+            phys: (self.0 ^ inverted) & PHYS_MASK,
             attributes: Attributes {
                 access,
                 kind: kinds.map(|(_, kind)| kind).sum(),
@@ -179,6 +181,42 @@ impl Entry {
             grouped: false,
             marked: false,
         })
+    }
+    /// The inverse of [`Entry::kernel`].
+    pub fn of_kernel(entry: linear_map::Entry, level: usize) -> Self {
+        let leaf = match entry {
+            linear_map::Entry::Empty => return Self::EMPTY,
+            linear_map::Entry::Table(table) => return Self(table.0 | PRESENT | WRITE | ACCESSED),
+            linear_map::Entry::Leaf(leaf) => leaf,
+        };
+        let has = |access| leaf.attributes.access.contains(access);
+        let kind = |kind| leaf.attributes.kind & kind != 0;
+        let bits = [
+            (has(Access::WRITE), WRITE),
+            (!has(Access::EXECUTE), NO_EXECUTE),
+            (kind(Self::KIND_USER), USER),
+            (kind(Self::KIND_DEVICE), CACHE_DISABLE | WRITE_THROUGH),
+            (kind(Self::KIND_GLOBAL), GLOBAL),
+            (level > 0, BLOCK),
+            (has(Access::PRESENT), PRESENT),
+        ];
+        let bits = bits.into_iter().filter(|(there, _)| *there);
+        let inverted = if has(Access::PRESENT) { 0 } else { PHYS_MASK };
+        Self(
+            bits.fold((leaf.phys ^ inverted) | ACCESSED | DIRTY, |all, (_, bit)| {
+                all | bit
+            }),
+        )
+    }
+    /// As a number, to reckon with.
+    #[inline(always)]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+    /// The inverse of [`Entry::number`].
+    #[inline(always)]
+    pub fn of_number(number: u64) -> Self {
+        Self(number)
     }
     /// The same page without permission to write; `None` if it has none.
     #[inline(always)]

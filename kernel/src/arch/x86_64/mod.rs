@@ -20,6 +20,8 @@ mod helper;
 pub mod interrupt;
 pub mod irq;
 pub mod kernel_map;
+#[path = "../kernel_tables.rs"]
+mod kernel_tables;
 mod kmap;
 #[path = "../last_fault.rs"]
 mod last_fault;

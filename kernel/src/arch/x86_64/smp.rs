@@ -7,7 +7,7 @@ pub use super::cpus::{count, cpu_data, cpu_id, cpu_local, current, current_again
 use super::cpu::{self, EFER_LME, EFER_NXE};
 use super::descriptor::{self, EmergencyStacks};
 use super::head::{self, START};
-use super::kmap::image_phys;
+use super::kernel_map::image_phys;
 use super::mmu::{self, PAGE_SHIFT, PRESENT, TABLE_SHIFT, WRITE, phys_to_virt};
 use super::pvh::TRAMPOLINE;
 use super::{apic, cpus, fpu, irq, time, tlb};

@@ -160,6 +160,54 @@ pub fn serve() {
     }
 }
 
+/// What CPUs are asked for in NMIs ([`flush_now`]): range, and who has not done it yet.
+static NOW: Request = Request {
+    start: AtomicUsize::new(0),
+    end: AtomicUsize::new(0),
+    context: AtomicPtr::new(core::ptr::null_mut()),
+    pending: AtomicU64::new(0),
+};
+
+/// Drops a range of the kernel's on every CPU, whatever it is doing: others are asked in an NMI, for they may
+/// be waiting, with interrupts off, for a lock that the caller holds. One caller at a time, in any context
+/// but an NMI.
+pub(super) fn flush_now(start: usize, end: usize) {
+    preempt::disable();
+    core::sync::atomic::fence(Ordering::SeqCst);
+    let me = 1u64 << cpus::cpu_id();
+    let others = ONLINE.load(Ordering::Relaxed) & !me;
+    flush_here(start, end, true);
+    if others != 0 {
+        NOW.start.store(start, Ordering::Relaxed);
+        NOW.end.store(end, Ordering::Relaxed);
+        NOW.pending.store(others, Ordering::Release);
+        let mut left = others;
+        while left != 0 {
+            apic::send_nmi(left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+        while NOW.pending.load(Ordering::Acquire) != 0 {
+            irq::spin_hint();
+        }
+    }
+    preempt::enable();
+}
+
+/// In an NMI: does what [`flush_now`] asked for. `false`: nobody had asked this CPU.
+pub(super) fn serve_now() -> bool {
+    let me = 1u64 << cpus::cpu_id();
+    if NOW.pending.load(Ordering::Acquire) & me == 0 {
+        return false;
+    }
+    flush_here(
+        NOW.start.load(Ordering::Relaxed),
+        NOW.end.load(Ordering::Relaxed),
+        true,
+    );
+    NOW.pending.fetch_and(!me, Ordering::AcqRel);
+    true
+}
+
 #[inline(always)]
 fn flush_here(start: usize, end: usize, kernel: bool) {
     if end - start <= SINGLE_PAGES << 12 {

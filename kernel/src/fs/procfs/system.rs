@@ -278,6 +278,14 @@ fn vmstat(out: &mut Text) {
         "pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault {}\npgmajfault 0",
         crate::task::process::all_faults()
     );
+    // As Linux counts levels: 2 is the one above pages.
+    for (n, (splits, collapses)) in crate::mm::kernel_map::changes().enumerate() {
+        let level = n + 2;
+        let _ = writeln!(
+            out,
+            "direct_map_level{level}_splits {splits}\ndirect_map_level{level}_collapses {collapses}"
+        );
+    }
 }
 
 /// `/proc/net` of a machine without network devices.

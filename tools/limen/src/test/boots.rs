@@ -28,12 +28,22 @@ fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<Str
     ))
 }
 
+/// Other ways in which the kernel's map may be made and changed, for the self-tests.
+const MAPS: &[(Arch, &str)] = &[
+    (Arch::X86_64, "--append=kernel_map=pages"),
+    (Arch::Arm64, "--append=arm64.bbml2=off"),
+    (Arch::Arm64, "--cpu=cortex-a57"),
+    (Arch::Arm, "--append=kernel_map=pages"),
+    (Arch::Powerpc64, "--append=kernel_map=pages"),
+];
+
 /// Runs the kernel's self-tests; returns their last line.
 fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
-    let mut guest = Guest::new(context, arch)
-        .smp(2)
-        .timeout(120)
-        .option("--append=limen.selftest");
+    selftest_in(Guest::new(context, arch).smp(2).timeout(120), options)
+}
+
+fn selftest_in(guest: Guest, options: &[&str]) -> Result<String> {
+    let mut guest = guest.option("--append=limen.selftest");
     for option in options {
         guest = guest.option(*option);
     }
@@ -277,11 +287,27 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         Ok(Verdict::Passed(format!("{count} machines and processors")))
     });
     let lockdep = flavour::LOCKDEP.on(arch, "lockdep", move |context| lockdep(context, arch));
+    let map_long = Step::on(arch, "map-long", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        let guest = Guest::new(context, arch).smp(4).timeout(7200);
+        let rounds = "--append=limen.map_rounds=100000";
+        Ok(Verdict::Passed(selftest_in(guest, &[rounds])?))
+    });
     let selftest = Step::on(arch, "selftest", move |context| {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
-        Ok(Verdict::Passed(selftest(context, arch, &[])?))
+        let said = selftest(context, arch, &[])?;
+        for option in MAPS
+            .iter()
+            .filter(|(of, _)| *of == arch)
+            .map(|(_, option)| option)
+        {
+            selftest(context, arch, &[*option]).with_context(|| (*option).to_owned())?;
+        }
+        Ok(Verdict::Passed(said))
     });
     let first = format!("boot-{arch}");
     let mut steps = vec![
@@ -289,6 +315,7 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         machines.after(&first),
         lockdep.alone(),
         selftest.after(&first),
+        map_long.after(&first).alone(),
     ];
     if arch == Arch::Arm {
         let short = flavour::SHORT.on(arch, "short-descriptors", move |context| {

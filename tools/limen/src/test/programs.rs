@@ -31,6 +31,7 @@ const ASKING: &[&str] = &[
     "behaviour",
     "mappings",
     "mlocked",
+    "secret",
     "edges",
     "futexes",
     "files",
@@ -158,7 +159,11 @@ pub fn steps(arch: Arch) -> Vec<Step> {
 
 /// Runs all of `programs/abi` in one guest; `options` choose its kernel.
 fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
-    let mut guest = Guest::new(context, arch).smp(2).timeout(300);
+    let mut guest = Guest::new(context, arch)
+        .smp(2)
+        .timeout(300)
+        // Linux before 6.5 has it off.
+        .option("--append=secretmem.enable=1");
     for option in options {
         guest = guest.option(*option);
     }

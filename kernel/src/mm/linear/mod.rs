@@ -1,0 +1,344 @@
+//! The linear map of memory, and the kernel's other mappings, changed while everything runs on them: what may
+//! be done with a range is taken or given, and blocks become smaller, and large again (`crates/linear-map`).
+//!
+//! Changes are made in any context, interrupts off included, with tables that are kept in reserve. Only where
+//! the processor's rule wants that nobody uses a block whose size changes, other CPUs have to wait
+//! ([`call::alone`]), and so must be able to: there a change that needs it comes from a thread.
+//!
+//! While others wait, what this CPU needs is not in the block: code, stack and statics are in the image or in
+//! `mm::vmap`, both of which are mapped by pages, and the table with the block's entry is written through a
+//! page of its own ([`Window`]) if it lies there.
+
+pub(super) mod selftest;
+mod set;
+mod tables;
+
+pub use set::{aliases, reset, set_executable, set_no_exec, set_present, set_read_only, set_writable};
+
+use super::frame::{self, FrameList};
+use super::{PAGE_SIZE, PhysAddr, kernel_map as seen};
+use crate::arch::{irq, kernel_map, mmu};
+use crate::cmdline;
+use crate::sched::{call, preempt};
+use crate::sync::IrqSpinGuard;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use limen_linear_map::{
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Report, Reserve, Step, rule,
+};
+use limen_linux_abi::Errno;
+use tables::{Live, MAP, Pool, Window, refill, write};
+
+pub(super) use tables::{Stretch, each_stretch};
+pub use tables::{count as tables, in_reserve};
+
+/// Why a range is changed: who is counted as having split blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// `memfd_secret`.
+    Secret,
+    /// Memory that is read-only elsewhere.
+    Alias,
+    /// Blocks are not wanted at all.
+    Pages,
+    /// A self-test.
+    Test,
+}
+
+/// Their names, in debugfs.
+pub const REASONS: [&str; 4] = ["secret", "alias", "pages", "test"];
+
+static REASON_SPLITS: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
+
+/// How many blocks were split, by [`REASONS`].
+pub fn splits() -> [u64; REASONS.len()] {
+    core::array::from_fn(|n| REASON_SPLITS[n].load(Relaxed))
+}
+
+/// So many tables more than are needed are made when there are too few.
+const SPARE: usize = MAX_RESERVE;
+
+/// Whether this code may wait for other CPUs.
+fn may_wait() -> bool {
+    preempt::count() == 0 && irq::enabled()
+}
+
+/// What a change does at the end to what has become equal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Merge {
+    Yes,
+    No,
+}
+
+/// How a change is driven.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Other CPUs go on. The lock is let go at pauses.
+    Beside,
+    /// Other CPUs wait, as long as sizes have to change.
+    Alone,
+}
+
+/// Drives one change. `parks`: whether sizes still have to change in a way for which others must wait.
+/// Returns the lock; `false`: it was left at a pause, because that has become so, or is not so any more.
+fn drive<'a>(
+    change: &mut Change,
+    how: How,
+    mut pool: IrqSpinGuard<'a, Pool>,
+    surplus: &mut FrameList,
+    parks: impl Fn() -> bool,
+) -> (IrqSpinGuard<'a, Pool>, bool) {
+    let mut window = Window::CLOSED;
+    let mut whole = true;
+    while let Some(step) = change.next(&Live) {
+        match step {
+            Step::Write { .. } => write(&mut window, &step),
+            Step::Barrier => mmu::update_kernel(0, 0),
+            Step::Invalidate {
+                start,
+                end,
+                levels,
+                tables,
+            } => kernel_map::invalidate(start, end, levels.0, tables),
+            Step::Free { table, .. } => pool.put(table, surplus),
+            Step::Park { start, end } => window = Window::open(start, end),
+            Step::Unpark => window.close(),
+            Step::Pause => {
+                if how == How::Beside {
+                    drop(pool);
+                    pool = MAP.lock();
+                }
+                if parks() != (how == How::Alone) {
+                    whole = false;
+                    break;
+                }
+            }
+        }
+    }
+    while let Some(table) = change.rest().take() {
+        pool.put(table, surplus);
+    }
+    (pool, whole)
+}
+
+/// Changes `[start, end)`, by addresses as the tables count.
+///
+/// `EINVAL`: a leaf of the range would allow to write and to execute; what comes before it has been changed.
+fn change(map: &Map, (start, end): (u64, u64), edit: Edit, merge: Merge, why: Reason) -> Result<(), Errno> {
+    let direct = is_direct(start);
+    let resizes_alone = map.rule.parks(map.rule.table);
+    // Where others would have to wait for it, what is equal is merged afterwards, if anything is.
+    let merges = merge == Merge::Yes && !resizes_alone;
+    let needs = || map.needs(&Live, start, end);
+    let parks = || resizes_alone && needs().is_ok_and(|needs| needs.parks);
+    let mut alone_now = false;
+    let result = loop {
+        let mut surplus = FrameList::new();
+        let mut done = None;
+        let mut attempt = |how| -> Result<(), Errno> {
+            let mut pool = MAP.lock();
+            let needs = needs().map_err(errno)?;
+            if needs.parks && how != How::Alone {
+                done = Some(Attempt::MustBeAlone);
+                return Ok(());
+            }
+            if pool.count < needs.tables {
+                done = Some(Attempt::Tables(needs.tables));
+                return Ok(());
+            }
+            let mut reserve = Reserve::new();
+            pool.take(&mut reserve, needs.tables);
+            let mut change = Change::new(map, start, end, edit, reserve, merges).map_err(errno)?;
+            let (pool, whole) = drive(&mut change, how, pool, &mut surplus, parks);
+            drop(pool);
+            note(change.report(), direct, why);
+            done = Some(match change.outcome() {
+                Ok(_) if whole => Attempt::Done,
+                // The map changed at a pause.
+                Ok(_) | Err(Error::NoTables) => Attempt::Again,
+                Err(error) => return Err(errno(error)),
+            });
+            Ok(())
+        };
+        let mut result = Ok(());
+        if alone_now {
+            alone(&mut || result = attempt(How::Alone));
+        } else {
+            result = attempt(How::Beside);
+        }
+        frame::free_list(surplus);
+        match done {
+            _ if result.is_err() => break result,
+            Some(Attempt::Done) => break Ok(()),
+            Some(Attempt::Tables(wanted)) => {
+                let more = refill(wanted + SPARE);
+                if in_reserve() < wanted && more.is_err() {
+                    break more;
+                }
+            }
+            Some(Attempt::MustBeAlone) if !may_park() => return Err(Errno::EBUSY),
+            Some(Attempt::MustBeAlone) => alone_now = true,
+            _ => alone_now = false,
+        }
+    };
+    if merge == Merge::Yes && resizes_alone && may_park() {
+        merge_alone(map, start, end, direct);
+    }
+    result
+}
+
+/// How an attempt at a change ended.
+enum Attempt {
+    Done,
+    /// It is to go on, as the map is now.
+    Again,
+    /// Others have to wait.
+    MustBeAlone,
+    /// The reserve has fewer tables than that.
+    Tables(usize),
+}
+
+/// Whether an address, as the tables count, is in the linear map.
+fn is_direct(addr: u64) -> bool {
+    let area = &kernel_map::areas()[0];
+    (area.start..area.end).contains(&addr)
+}
+
+/// Counts what a change has done.
+fn note(report: &Report, direct: bool, why: Reason) {
+    seen::note(report, direct);
+    let split: u32 = report.splits.iter().sum();
+    REASON_SPLITS[why as usize].fetch_add(u64::from(split), Relaxed);
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::Unaligned | Error::WriteAndExecute => Errno::EINVAL,
+        Error::Refused => Errno::EBUSY,
+        Error::NoTables => Errno::ENOMEM,
+        Error::Occupied => Errno::EEXIST,
+    }
+}
+
+/// Whether other CPUs can be made to wait here: in threads; and as long as there are none.
+fn may_park() -> bool {
+    !STARTED.load(Relaxed) || may_wait()
+}
+
+/// Whether there are, or may be, other CPUs.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Runs `f` while other CPUs wait.
+fn alone(f: &mut (dyn FnMut() + Send)) {
+    if STARTED.load(Relaxed) {
+        call::alone(f);
+    } else {
+        f();
+    }
+}
+
+/// Merges the blocks around `[start, end)` that have become equal, while other CPUs wait.
+fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
+    for level in 1..=map.largest {
+        let size = map.geometry.level(level).size();
+        let mut at = start & !(size - 1);
+        while at < end {
+            if can_merge(map, at, size, level) {
+                let mut surplus = FrameList::new();
+                let mut change = Change::merge(map, at, at + size);
+                alone(&mut || drop(drive(&mut change, How::Alone, MAP.lock(), &mut surplus, || true)));
+                frame::free_list(surplus);
+                seen::note(change.report(), direct);
+            }
+            at += size;
+        }
+    }
+}
+
+/// Whether a table that maps `[at, at + size)` can become a block of `level`. Nothing of the image's
+/// surroundings can: what merging needs is there.
+fn can_merge(map: &Map, at: u64, size: u64, level: usize) -> bool {
+    let image = kernel_map::image();
+    let addr = |phys| kernel_map::address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
+    let apart = at + size <= addr(image.text) || at >= addr(image.end);
+    let _lock = MAP.lock();
+    apart && map.merges(&Live, at, level)
+}
+
+/// Takes and gives what may be done with `pages` pages of the linear map from the one at `phys` on. Errors:
+/// `ENOMEM`; `EBUSY` if other CPUs would have to wait and this code may not. In any context.
+fn change_linear(phys: PhysAddr, pages: usize, edit: Edit, why: Reason) -> Result<(), Errno> {
+    if mmu::HIGH_MEMORY && phys.as_u64() >= mmu::linear_end() {
+        return Ok(());
+    }
+    let start = kernel_map::address(mmu::phys_to_virt(phys) as usize);
+    let end = start + (pages * PAGE_SIZE) as u64;
+    change(&map(), (start, end), edit, Merge::Yes, why)
+}
+
+/// The map, as it may be changed.
+fn map() -> Map {
+    let map = kernel_map::map();
+    if !FIXED.load(Relaxed) {
+        return map;
+    }
+    Map {
+        rule: rule::FIXED,
+        largest: 0,
+        groups: false,
+        ..map
+    }
+}
+
+/// How sizes change, in a word for debugfs: in one store, while others wait, or never.
+pub fn sizes() -> &'static str {
+    let rule = map().rule;
+    match rule.table {
+        linear_map::Resize::Never => "fixed",
+        how if rule.parks(how) => "alone",
+        _ => "live",
+    }
+}
+
+/// Whether all leaves are pages, for good.
+static FIXED: AtomicBool = AtomicBool::new(false);
+
+/// An edit that only makes leaves begin and end where it does.
+const NOTHING: Edit = Edit {
+    clear: Access::empty(),
+    set: Access::empty(),
+};
+
+/// Makes pages of all blocks of the linear map.
+fn to_pages() -> Result<(), Errno> {
+    let map = Map {
+        groups: false,
+        ..kernel_map::map()
+    };
+    let area = &kernel_map::areas()[0];
+    let page = map.geometry.level(0).size();
+    let mut at = area.start;
+    // Boot: nobody else changes the map.
+    while let Some(found) = map
+        .leaves(&Live, at, area.end)
+        .find(|found| found.level > 0 || found.leaf.grouped)
+    {
+        let middle = (found.addr + page, found.addr + 2 * page);
+        change(&map, middle, NOTHING, Merge::No, Reason::Pages)?;
+        at = found.addr;
+    }
+    Ok(())
+}
+
+/// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.
+pub(super) fn init() {
+    tables::init();
+    if kernel_map::wants_pages() || cmdline::value("kernel_map") == Some("pages") {
+        to_pages().expect("no memory for a map of pages");
+        FIXED.store(true, Relaxed);
+    }
+}
+
+/// Other CPUs will start.
+pub fn start() {
+    STARTED.store(true, Relaxed);
+}

@@ -1,0 +1,121 @@
+//! What other rooms ask of the map: pages become read-only, writable, executable, or are not there at all.
+//! What is read-only in `mm::vmap` is so in the linear map, too (`rodata=full`).
+
+use super::{Merge, Reason, change, change_linear, map};
+use crate::arch::{kernel_map, mmu};
+use crate::cmdline;
+use crate::mm::{PAGE_SIZE, PhysAddr, table, vmap};
+use limen_linear_map::{Access, Edit};
+use limen_linux_abi::Errno;
+
+/// What a [`change_linear`] does that takes `clear` and gives `set`.
+const fn edit(clear: Access, set: Access) -> Edit {
+    Edit { clear, set }
+}
+
+/// Memory of `vmap` and what maps it elsewhere: `pages` pages at `at`.
+fn change_mapping(at: usize, pages: usize, edit: Edit, alias: Edit, why: Reason) -> Result<(), Errno> {
+    let (start, end) = (
+        kernel_map::address(at),
+        kernel_map::address(at + pages * PAGE_SIZE),
+    );
+    change(&map(), (start, end), edit, Merge::No, why)?;
+    if aliases() {
+        each_run(at, pages, |phys, pages| {
+            change_linear(phys, pages, alias, Reason::Alias)
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `f` with each run of pages of `vmap`'s that follow each other in memory.
+fn each_run(
+    at: usize,
+    pages: usize,
+    mut f: impl FnMut(PhysAddr, usize) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut run: Option<(u64, usize)> = None;
+    for n in 0..pages {
+        let slot = table::find(mmu::kernel_root(), at + n * PAGE_SIZE).ok_or(Errno::EINVAL)?;
+        let phys = table::load(slot).phys().as_u64();
+        match &mut run {
+            Some((start, count)) if *start + (*count * PAGE_SIZE) as u64 == phys => *count += 1,
+            _ => {
+                if let Some((start, count)) = run.replace((phys, 1)) {
+                    f(PhysAddr::new(start), count)?;
+                }
+            }
+        }
+    }
+    match run {
+        Some((start, count)) => f(PhysAddr::new(start), count),
+        None => Ok(()),
+    }
+}
+
+/// `pages` pages at `at`, in the linear map or in `mm::vmap`, become read-only; what is read-only there is so
+/// in the linear map, too. Errors: `EINVAL`: not mapped; `ENOMEM`; `EBUSY` (as [`change_linear`]). After an
+/// error a part may have been changed: memory of `vmap` is then to be given to [`reset`] before it is freed.
+pub fn set_read_only(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
+    both(at, pages, edit(Access::WRITE, Access::empty()), why)
+}
+
+/// They become writable; they must not be executable there (`EINVAL`; other mappings of the same memory are
+/// not asked). Other errors as [`set_read_only`].
+pub fn set_writable(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
+    both(at, pages, edit(Access::empty(), Access::WRITE), why)
+}
+
+/// They become executable; they must not be writable (`EINVAL`). Other errors as [`set_read_only`].
+pub fn set_executable(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
+    both(at, pages, edit(Access::empty(), Access::EXECUTE), why)
+}
+
+/// They are not executable any more. Errors as [`set_read_only`].
+pub fn set_no_exec(at: usize, pages: usize, why: Reason) -> Result<(), Errno> {
+    both(at, pages, edit(Access::EXECUTE, Access::empty()), why)
+}
+
+/// The pages of the linear map from `phys` on come back, or cannot be accessed any more by anybody in the
+/// kernel. Errors as [`change_linear`].
+pub fn set_present(phys: PhysAddr, pages: usize, present: bool, why: Reason) -> Result<(), Errno> {
+    let edit = if present {
+        edit(Access::empty(), Access::PRESENT)
+    } else {
+        edit(Access::PRESENT, Access::empty())
+    };
+    change_linear(phys, pages, edit, why)
+}
+
+fn both(at: usize, pages: usize, change: Edit, why: Reason) -> Result<(), Errno> {
+    if vmap::contains(at) {
+        // The linear map is never executable.
+        let alias = edit(
+            change.clear.intersection(Access::WRITE),
+            change.set.intersection(Access::WRITE),
+        );
+        return change_mapping(at, pages, change, alias, why);
+    }
+    change_linear(mmu::virt_to_phys(at as *const u8), pages, change, why)
+}
+
+/// The linear map's part of memory of `vmap` is as other memory's again: `pages` pages at `at`, which are
+/// still mapped there. Called before their frames are free. Errors as [`set_read_only`]: then they must not
+/// be freed.
+pub fn reset(at: usize, pages: usize) -> Result<(), Errno> {
+    if !aliases() {
+        return Ok(());
+    }
+    let edit = edit(Access::empty(), Access::WRITE);
+    each_run(at, pages, |phys, pages| {
+        change_linear(phys, pages, edit, Reason::Alias)
+    })
+}
+
+/// Whether what is read-only in one place is so in the linear map (`rodata=full`, which is the default).
+pub fn aliases() -> bool {
+    !matches!(
+        cmdline::value("rodata"),
+        Some("noalias" | "off" | "0" | "no" | "n")
+    )
+}
