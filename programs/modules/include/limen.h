@@ -28,6 +28,9 @@
     static const char LIMEN_JOIN(limen_info_, __COUNTER__)[] \
         __attribute__((section(".modinfo"), used, aligned(1))) = key "=" value
 
+/* A row of a table, with no gap before the next: compilers align large objects more than they must. */
+#define LIMEN_ROW aligned(sizeof(void *))
+
 /* The module's name and licence. Once per module, in one of its files. */
 #define LIMEN_MODULE(module, license_) \
     LIMEN_INFO("name", module); \
@@ -54,7 +57,7 @@
 #define LIMEN_EXPORT_FLAGS(symbol, flags_) \
     static const char limen_export_name_##symbol[] __attribute__((used)) = #symbol; \
     static const struct limen_export limen_export_##symbol \
-        __attribute__((section(".limen.exports"), used)) = { limen_export_name_##symbol, \
+        __attribute__((section(".limen.exports"), used, LIMEN_ROW)) = { limen_export_name_##symbol, \
             (const void *)&symbol, flags_ }
 #define LIMEN_EXPORT(symbol) LIMEN_EXPORT_FLAGS(symbol, 0)
 #define LIMEN_EXPORT_GPL(symbol) LIMEN_EXPORT_FLAGS(symbol, 1)
@@ -70,7 +73,7 @@ struct limen_export {
 #define LIMEN_PARAM_ENTRY(variable, number, elements, mode_) \
     static const char limen_param_name_##variable[] __attribute__((used)) = #variable; \
     static const struct limen_param limen_param_##variable \
-        __attribute__((section(".limen.params"), used)) = { limen_param_name_##variable, \
+        __attribute__((section(".limen.params"), used, LIMEN_ROW)) = { limen_param_name_##variable, \
             (void *)&variable, number, elements, mode_ }
 #define LIMEN_PARAM(variable, type, mode) \
     LIMEN_INFO("parmtype", #variable ":" #type); \
