@@ -315,7 +315,8 @@ pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Frees an area. In any context. Its frames come back when the TLBs have been flushed.
+/// Frees an area. In any context. Its frames come back when the TLBs have been flushed: at once where the
+/// pages had other permissions and this code may wait, so that nothing of them is executed any more.
 pub fn free(at: *mut u8) {
     let place = (at as usize as u64, ());
     let mut areas = AREAS.lock();
@@ -323,13 +324,15 @@ pub fn free(at: *mut u8) {
         return;
     };
     let before = areas.dead;
+    let mut now = false;
     if let Some(area) = areas.map.value_mut(place) {
         debug_assert!(area.dead == ALIVE, "freed twice");
         area.dead = before;
+        now = area.protected;
     }
     areas.dead = at as usize;
     drop(areas);
-    if DEAD.fetch_add(pages, Relaxed) + pages > PURGE {
+    if DEAD.fetch_add(pages, Relaxed) + pages > PURGE || now {
         purge();
     }
 }

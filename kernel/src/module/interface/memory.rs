@@ -107,7 +107,6 @@ pub extern "C" fn vfree(at: *mut u8) {
     drop(mapped);
     drop(freed);
     vmap::free(at);
-    vmap::before_user();
 }
 
 /// Changes what pages that `limen_vmalloc` gave allow.
