@@ -23,7 +23,7 @@ fn run(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdic
     let (mem, args) = memory(arch);
     let mut guest = Guest::new(context, arch)
         .smp(2)
-        .timeout(300)
+        .timeout(600)
         .option(mem)
         .option(format!("--add={}:/test", program.display()));
     for option in options {
