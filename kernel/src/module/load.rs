@@ -89,7 +89,7 @@ impl Exports for Finder<'_> {
         loop {
             let (module, address, gpl_only) = list::exporter(name)?;
             if module.state() != State::Coming {
-                return self.hold(&module).then(|| Exported {
+                return self.hold(&module).then_some(Exported {
                     address,
                     gpl_only,
                     owner: Some(Arc::as_ptr(&module) as usize),
