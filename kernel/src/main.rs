@@ -13,6 +13,7 @@ mod cmdline;
 mod driver;
 mod fs;
 mod mm;
+mod module;
 mod net;
 mod panic;
 mod random;

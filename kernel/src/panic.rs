@@ -81,7 +81,7 @@ pub fn set_timeout(seconds: i32) {
     TIMEOUT.store(seconds.max(NOT_SET + 1), Ordering::Relaxed);
 }
 
-/// `kernel.tainted`: what root has noted about this kernel. The kernel itself never sets a bit.
+/// `kernel.tainted`: what root, and modules, have marked this kernel with.
 static TAINTED: AtomicU32 = AtomicU32::new(0);
 /// The letters of the bits, the lowest first.
 const MARKS: &[u8; 19] = b"PFSRMBUDAWCIOELKXTN";

@@ -16,8 +16,8 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, frame::Frame, interrupt, irq, kernel_map, mmu, patch, platform, serial, signal,
-    smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, frame::Frame, interrupt, irq, kernel_map, mmu, module, patch, platform, serial,
+    signal, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::tracked::Call;
@@ -171,6 +171,9 @@ owed! {
     mmu::ROOT_SHIFT => usize;
     /// The kernel's addresses for stacks, device registers and the like: first, one past the last.
     mmu::VMAP => (usize, usize);
+    /// Where code of modules must be so that its branches reach the kernel, nothing else: outside `VMAP`, or
+    /// at the end of what is used of it. Empty: anywhere in `VMAP`.
+    mmu::MODULES => (usize, usize);
     /// What user mode sees of the kernel's part: start, end, name.
     mmu::GATE => Option<(usize, usize, &'static str)>;
     /// Each of these permissions lets user mode load.
@@ -300,12 +303,20 @@ owed! {
     uaccess::exchange_rseq => unsafe fn(usize, [u64; 2]) -> Option<[u64; 3]>;
     /// Whether a legacy `struct rseq` says what its thread was told, and no critical section: see each.
     uaccess::rseq_as_told::<0, 4> => unsafe fn(*const u8) -> bool;
+    /// Stores 32 bits to a kernel address; `false` if that is not allowed there. Any.
+    uaccess::probe_store => unsafe fn(usize, u32) -> bool;
     /// Where to go on if the instruction there faults for good. In an exception.
     uaccess::fixup => fn(usize) -> Option<usize>;
     /// Of the kernel's memory (`nofault`): what may fault is the function's first instruction. Address,
     /// where the word goes or the word; 0 on a fault. Any.
     uaccess::nofault_load => unsafe extern "C" fn(usize, *mut u32) -> usize;
     uaccess::nofault_store => unsafe extern "C" fn(usize, u32) -> usize;
+}
+
+// Modules: the type `module::Format` is the machine of their objects (`crates/module`).
+owed! {
+    /// Functions that compilers of this processor call without being asked: name, address.
+    module::HELPERS => &'static [(&'static str, module::Helper)];
 }
 
 // Threads: what is kept of one that does not run.

@@ -58,6 +58,7 @@ fn before_threads(info: &BootInfo<'_>) {
 fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::task::init();
     crate::fs::init();
+    crate::module::init();
     crate::driver::init();
     crate::rseq::init();
     crate::mm::linear::start();

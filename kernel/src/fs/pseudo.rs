@@ -145,7 +145,8 @@ impl Node {
         Self::Link(Arc::new(move || Ok(Link::Text(to.clone()))))
     }
 
-    fn kind(&self) -> FileType {
+    /// The kind of file.
+    pub fn kind(&self) -> FileType {
         match self {
             Self::File(..) | Self::Strict(..) => FileType::Regular,
             Self::Special(_, kind, ..) => *kind,
@@ -383,6 +384,12 @@ impl Tree {
         {
             tree.add(rest, node);
         }
+    }
+
+    /// Removes a name that has no `/`.
+    pub fn remove(&self, name: &[u8]) {
+        let node = self.0.lock().remove(name);
+        drop(node);
     }
 
     /// The node with this name.

@@ -654,8 +654,9 @@ fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot
         note(addr)
     };
     panic!(
-        "unable to handle kernel {what} {addr:#x} at {:#x}{note}",
-        frame.ip()
+        "unable to handle kernel {what} {addr:#x} at {:#x} ({}){note}",
+        frame.ip(),
+        super::symbols::Symbol(frame.ip())
     );
 }
 

@@ -7,20 +7,25 @@
 //! stay mapped until many of them can be flushed from the TLBs together, in a context that may wait for other
 //! CPUs.
 //!
+//! Modules have a range of their own where the processor wants their code near the kernel's ([`MODULES`]), at
+//! the end of [`VMAP`] or outside it. Only who has an area may change what its pages allow ([`protect`]).
+//!
 //! The heap gets its large blocks here, so nothing may use the heap while the lock is held: the node of an
 //! area is made before it is inserted and freed after it was removed, and the list of freed areas goes
 //! through their nodes. Code that frees an area and may not wait leaves the flush to others: to the next
 //! allocation here, to its thread on the way to user mode, and to whatever finds memory short.
 
 use super::frame::{self, For, FrameList};
+use super::linear::{self, Reason};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, Prot, table};
 use crate::arch::irq;
-use crate::arch::mmu::{self, Entry, LEVELS, MemoryKind, VMAP};
+use crate::arch::mmu::{self, Entry, LEVELS, MODULES, MemoryKind, VMAP};
 use crate::sched::preempt;
 use crate::sync::IrqSpinLock;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_entry::ThreadFlags;
+use limen_linux_abi::Errno;
 use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 
 /// An area: a range of mapped addresses and an unmapped page behind it. The tree has the addresses, this is
@@ -29,6 +34,8 @@ use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 struct Area {
     /// Whether the frames are freed together with the area.
     owns: bool,
+    /// Whether its pages have, or had, other permissions than to be read and written.
+    protected: bool,
     /// In a freed area: the address of the one freed before it, 0 for none. `ALIVE` in an area that is in
     /// use.
     dead: usize,
@@ -36,6 +43,28 @@ struct Area {
 
 /// The mark of an area in use. No area begins at this address.
 const ALIVE: usize = 1;
+
+/// Which addresses an area gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Zone {
+    /// Any.
+    General,
+    /// Where code of modules may be, the lowest that are free: so that its branches reach the kernel.
+    Modules,
+}
+
+impl Zone {
+    /// The first address, and one past the last.
+    fn range(self) -> (usize, usize) {
+        let (start, end) = (middle(), range().1);
+        let own = MODULES.0 < MODULES.1;
+        match self {
+            Self::Modules if own => MODULES,
+            _ if own && (start..end).contains(&MODULES.0) => (start, MODULES.0),
+            _ => (start, end),
+        }
+    }
+}
 
 /// An area that is not in the tree: before it is inserted or after it was removed.
 type AreaNode = NodeBox<(), Area>;
@@ -79,7 +108,7 @@ pub fn used_pages() -> usize {
 
 /// Whether `addr` is in a mapping made here.
 pub fn contains(addr: usize) -> bool {
-    (VMAP.0..VMAP.1).contains(&addr)
+    (VMAP.0..VMAP.1).contains(&addr) || (MODULES.0..MODULES.1).contains(&addr)
 }
 
 /// Fills in the top level for the range. Boot CPU, once.
@@ -117,14 +146,21 @@ fn may_wait() -> bool {
 impl Areas {
     /// Finds addresses for `size` bytes, behind the last area or from the start, and inserts the node. `Err`:
     /// there are none; the node is given back.
-    fn put(&mut self, mut node: AreaNode, size: usize) -> Result<usize, AreaNode> {
-        let (first, last) = (middle() as u64, range().1 as u64 - 1);
-        let size = size as u64;
-        let next = self.map.room(size, self.cursor as u64, last);
+    fn put(&mut self, mut node: AreaNode, size: usize, zone: Zone) -> Result<usize, AreaNode> {
+        let (first, end) = zone.range();
+        let (size, first, last) = (size as u64, first as u64, end as u64 - 1);
+        let near = zone == Zone::Modules && MODULES.0 < MODULES.1;
+        let next = if near {
+            None
+        } else {
+            self.map.room(size, self.cursor as u64, last)
+        };
         let Some(at) = next.or_else(|| self.map.room(size, first, last)) else {
             return Err(node);
         };
-        self.cursor = (at + size) as usize;
+        if !near {
+            self.cursor = (at + size) as usize;
+        }
         (node.range_mut().first, node.range_mut().last) = (at, at + size - 1);
         self.map.insert(node);
         Ok(at as usize)
@@ -137,12 +173,16 @@ fn pages_of(range: &Range<(), Area>) -> usize {
 }
 
 /// Reserves addresses for `pages` pages and an unmapped one behind them.
-fn reserve(pages: usize, owns: bool) -> Option<usize> {
+fn reserve(pages: usize, owns: bool, zone: Zone) -> Option<usize> {
     if DEAD.load(Relaxed) > PURGE {
         purge();
     }
     let size = pages.checked_add(1)?.checked_mul(PAGE_SIZE)?;
-    let value = Area { owns, dead: ALIVE };
+    let value = Area {
+        owns,
+        protected: false,
+        dead: ALIVE,
+    };
     let mut node = Node::new(Range {
         first: 0,
         last: 0,
@@ -150,7 +190,7 @@ fn reserve(pages: usize, owns: bool) -> Option<usize> {
         value,
     })?;
     loop {
-        let put = AREAS.lock().put(node, size);
+        let put = AREAS.lock().put(node, size, zone);
         match put {
             Ok(at) => return Some(at),
             // Freed areas may be in the way.
@@ -163,7 +203,7 @@ fn reserve(pages: usize, owns: bool) -> Option<usize> {
 /// An address for a page of the kernel's, which nothing is mapped at, and its tables. Never given back.
 /// `None`: no memory.
 pub(super) fn reserve_page() -> Option<usize> {
-    let at = reserve(1, false)?;
+    let at = reserve(1, false, Zone::General)?;
     slot(at).map(|_| at)
 }
 
@@ -172,7 +212,7 @@ pub(super) fn reserve_page() -> Option<usize> {
 pub fn map_device(phys: u64, size: usize) -> *mut u8 {
     let offset = phys as usize & (PAGE_SIZE - 1);
     let pages = (offset + size).div_ceil(PAGE_SIZE);
-    let Some(at) = reserve(pages, false) else {
+    let Some(at) = reserve(pages, false, Zone::General) else {
         return null_mut();
     };
     for i in 0..pages {
@@ -197,10 +237,15 @@ fn is_enough(pages: usize) -> bool {
 
 /// Allocates `pages` pages with consecutive addresses in the kernel. Null: there is no memory.
 pub fn alloc_pages(pages: usize) -> *mut u8 {
+    alloc(pages, Zone::General)
+}
+
+/// [`alloc_pages`], with addresses of `zone`. The content of the pages is not known.
+pub fn alloc(pages: usize, zone: Zone) -> *mut u8 {
     if !(is_enough(pages) || purge() && is_enough(pages)) {
         return null_mut();
     }
-    let Some(at) = reserve(pages, true) else {
+    let Some(at) = reserve(pages, true, zone) else {
         return null_mut();
     };
     USED.fetch_add(pages, Relaxed);
@@ -220,7 +265,58 @@ pub fn alloc_pages(pages: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// Frees an area. In any context. Its frames come back when the TLBs have been flushed.
+/// Changes what `pages` pages from `addr` on allow; they are in one area with frames of its own, and the
+/// caller's. Code in pages that can be executed from now on is what memory holds. When it returns no CPU
+/// uses the former permissions. May wait for other CPUs: interrupts on, no spinlock held. `EINVAL`: there is
+/// no such area, or they would be written and executed; `ENOMEM`: a part may have been changed.
+pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
+    let size = pages.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let end = addr.checked_add(size).ok_or(Errno::EINVAL)?;
+    let (write, execute) = (prot.contains(Prot::WRITE), prot.contains(Prot::EXEC));
+    if !addr.is_multiple_of(PAGE_SIZE) || write && execute {
+        return Err(Errno::EINVAL);
+    }
+    if pages == 0 {
+        return Ok(());
+    }
+    {
+        let mut areas = AREAS.lock();
+        let found = areas
+            .map
+            .find((addr as u64, addr as u64), None, |_| true)
+            .map(|range| {
+                let inside = end - range.first as usize <= pages_of(range) << PAGE_SHIFT;
+                (
+                    range.first,
+                    inside && range.value.owns && range.value.dead == ALIVE,
+                )
+            });
+        let Some((first, true)) = found else {
+            return Err(Errno::EINVAL);
+        };
+        if let Some(area) = areas.map.value_mut((first, ())) {
+            area.protected = true;
+        }
+    }
+    // First what is taken, then what is given: never both written and executed.
+    if !execute {
+        linear::set_no_exec(addr, pages, Reason::Alias)?;
+    }
+    if write {
+        return linear::set_writable(addr, pages, Reason::Alias);
+    }
+    linear::set_read_only(addr, pages, Reason::Alias)?;
+    if execute {
+        table::for_each(mmu::kernel_root(), addr, end, |_, _, entry| {
+            mmu::sync_instructions(entry.phys());
+        });
+        linear::set_executable(addr, pages, Reason::Alias)?;
+    }
+    Ok(())
+}
+
+/// Frees an area. In any context. Its frames come back when the TLBs have been flushed: at once where the
+/// pages had other permissions and this code may wait, so that nothing of them is executed any more.
 pub fn free(at: *mut u8) {
     let place = (at as usize as u64, ());
     let mut areas = AREAS.lock();
@@ -228,15 +324,43 @@ pub fn free(at: *mut u8) {
         return;
     };
     let before = areas.dead;
+    let mut now = false;
     if let Some(area) = areas.map.value_mut(place) {
         debug_assert!(area.dead == ALIVE, "freed twice");
         area.dead = before;
+        now = area.protected;
     }
     areas.dead = at as usize;
     drop(areas);
-    if DEAD.fetch_add(pages, Relaxed) + pages > PURGE {
+    if DEAD.fetch_add(pages, Relaxed) + pages > PURGE || now {
         purge();
     }
+}
+
+/// The freed areas, linked, now the caller's. The linear map's part of them is as other memory's; those for
+/// which there is no memory to make it so stay where they were.
+fn take_dead() -> usize {
+    let mut next = core::mem::take(&mut AREAS.lock().dead);
+    let mut list = 0;
+    while next != 0 {
+        let at = next;
+        let place = (at as u64, ());
+        let found = {
+            let areas = AREAS.lock();
+            let range = areas.map.get(place);
+            range.map(|r| (pages_of(r), r.value))
+        };
+        let Some((pages, area)) = found else { break };
+        next = area.dead;
+        let ready = !area.protected || linear::reset(at, pages).is_ok();
+        let mut areas = AREAS.lock();
+        let behind = if ready { list } else { areas.dead };
+        if let Some(area) = areas.map.value_mut(place) {
+            area.dead = behind;
+        }
+        *(if ready { &mut list } else { &mut areas.dead }) = at;
+    }
+    list
 }
 
 /// Unmaps all freed areas and gives their frames back. `false`: nothing was given back. This waits for other
@@ -246,7 +370,7 @@ pub fn purge() -> bool {
         preempt::current_info().work.set(ThreadFlags::NOTIFY_RESUME);
         return false;
     }
-    let list = core::mem::take(&mut AREAS.lock().dead);
+    let list = take_dead();
     if list == 0 {
         return false;
     }

@@ -18,6 +18,7 @@ mod ids;
 mod message;
 pub mod misc;
 mod mm;
+mod module;
 mod mount;
 mod old;
 mod open;

@@ -19,6 +19,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::ids::HANDLERS,
     super::misc::HANDLERS,
     super::mm::HANDLERS,
+    super::module::HANDLERS,
     super::old::HANDLERS,
     super::open::HANDLERS,
     super::pipe::HANDLERS,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cli::BuildOptions;
-use crate::{made, noinstr, session, target_spec, toolchain, tree};
+use crate::{made, modules, noinstr, session, target_spec, toolchain, tree};
 
 /// What distinguishes one kernel build from another.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub struct Built {
 
 /// `limen build`.
 pub fn build(options: &BuildOptions) -> Result<()> {
+    if let Some(dir) = &options.module {
+        return modules::build(options.arch, dir);
+    }
     for arch in Arch::chosen(options.arch) {
         let kernel = Kernel {
             arch,

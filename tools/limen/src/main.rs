@@ -21,6 +21,7 @@ mod linux;
 mod machine;
 mod made;
 mod missing;
+mod modules;
 mod noinstr;
 mod packages;
 mod program;

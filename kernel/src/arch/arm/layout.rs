@@ -18,6 +18,8 @@ pub const LINEAR_BASE: usize = 0xc000_0000;
 pub(super) const LINEAR_SIZE: u64 = 0x2f80_0000;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
 pub const VMAP: (usize, usize) = (0xf000_0000, 0xff00_0000);
+/// Modules need no range of their own: they branch to the kernel through veneers.
+pub const MODULES: (usize, usize) = (0, 0);
 /// Where pages beyond the linear map are mapped for a while (`window`).
 pub(super) const WINDOW: (usize, usize) = (0xff00_0000, 0xff80_0000);
 /// Where the kernel image is linked.

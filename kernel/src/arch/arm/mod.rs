@@ -45,6 +45,8 @@ pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
 mod head;
+#[path = "../helper.rs"]
+mod helper;
 #[path = "../arm_common/image.rs"]
 mod image;
 #[path = "../arm_common/interrupt.rs"]
@@ -69,6 +71,7 @@ mod line;
 #[path = "../arm_common/messages.rs"]
 mod messages;
 pub mod mmu;
+pub mod module;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]
 pub mod platform;

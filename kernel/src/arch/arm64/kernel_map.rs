@@ -2,7 +2,7 @@
 
 use super::bbm;
 pub use super::image::image;
-use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, VMAP};
+use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, MODULES, VMAP};
 use crate::mm::kernel_map::{Area, Run, Size};
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table};
@@ -10,7 +10,7 @@ use limen_linear_map::{Access, Map, Table};
 /// Where device pages needed before `mm` is up are mapped: the end of the image's gigabyte.
 pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 /// The parts of the kernel's addresses.
-pub const AREAS: usize = 4;
+pub const AREAS: usize = 6;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
 
@@ -52,7 +52,9 @@ pub fn areas() -> [Area; AREAS] {
     [
         Area::new(LINEAR_BASE, VMAP.0, "Linear Mapping start"),
         Area::new(VMAP.0, VMAP.1, "vmalloc() area"),
-        Area::new(IMAGE_BASE, FIXED, "Kernel image start"),
+        Area::new(IMAGE_BASE, MODULES.0, "Kernel image start"),
+        Area::new(MODULES.0, MODULES.1, "Modules start"),
+        Area::new(MODULES.1, FIXED, "Modules end"),
         Area::new(FIXED, IMAGE_BASE + (1 << 30), "Fixmap start"),
     ]
 }

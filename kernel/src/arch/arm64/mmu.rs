@@ -37,6 +37,9 @@ pub const LINEAR_BASE: usize = 0xffff_0000_0000_0000;
 pub const VMAP: (usize, usize) = (0xffff_8000_0000_0000, 0xffff_c000_0000_0000);
 /// Where the kernel image is linked.
 pub const IMAGE_BASE: usize = 0xffff_ffff_8000_0000;
+/// Kernel virtual range for code and data of modules, as `(start, end)`: behind the image, where most
+/// branches reach it without a veneer.
+pub const MODULES: (usize, usize) = (IMAGE_BASE + (64 << 20), IMAGE_BASE + (512 << 20));
 
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]

@@ -35,6 +35,8 @@ pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
 mod head;
+#[path = "../helper.rs"]
+mod helper;
 #[path = "../arm_common/image.rs"]
 mod image;
 #[path = "../arm_common/interrupt.rs"]
@@ -55,6 +57,7 @@ mod memory_functions;
 #[path = "../arm_common/messages.rs"]
 mod messages;
 pub mod mmu;
+pub mod module;
 #[path = "../moves.rs"]
 mod moves;
 pub mod patch;

@@ -21,6 +21,10 @@ pub const LINEAR_BASE: usize = 0xc000_0000_0000_0000;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
 pub const VMAP: (usize, usize) = (0xc000_8000_0000_0000, 0xc000_c000_0000_0000);
 
+/// Kernel virtual range for code and data of modules, as `(start, end)`: the last GiB of what is used of
+/// [`VMAP`], so that a module's TOC reaches all of it.
+pub const MODULES: (usize, usize) = (VMAP.0 + (1023 << 30), VMAP.0 + (1024 << 30));
+
 /// The kernel's linear map: the address where `phys` can be read and written. RAM only.
 #[inline(always)]
 pub fn phys_to_virt(phys: PhysAddr) -> *mut u8 {

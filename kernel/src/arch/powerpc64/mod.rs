@@ -45,6 +45,8 @@ mod extable;
 pub mod frame;
 mod hcall;
 mod head;
+#[path = "../helper.rs"]
+mod helper;
 pub mod interrupt;
 pub mod irq;
 pub mod kernel_map;
@@ -59,6 +61,7 @@ mod line;
 #[path = "../memory_functions.rs"]
 mod memory_functions;
 pub mod mmu;
+pub mod module;
 #[path = "../moves.rs"]
 mod moves;
 mod openfirmware;

@@ -2,7 +2,7 @@
 
 use super::cpu::{self, Features};
 use super::cpus;
-use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, VMAP};
+use super::mmu::{self, Entry, KERNEL_BASE, LINEAR_BASE, MODULES, VMAP};
 use super::tlb;
 use crate::mm::kernel_map::{Area, Image, Run, Size};
 use core::fmt::{Result, Write};
@@ -31,7 +31,7 @@ pub(super) fn image_phys(virt: usize) -> u64 {
 }
 
 /// The parts of the kernel's addresses.
-pub const AREAS: usize = 3;
+pub const AREAS: usize = 4;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
 
@@ -75,6 +75,7 @@ pub fn areas() -> [Area; AREAS] {
         Area::new(LINEAR_BASE, LINEAR_BASE + (64 << 40), "Low Kernel Mapping"),
         Area::new(VMAP.0, VMAP.1, "vmalloc() Area"),
         Area::new(KERNEL_BASE, KERNEL_BASE + (1 << 30), "High Kernel Mapping"),
+        Area::new(MODULES.0, MODULES.1, "Modules"),
     ]
 }
 

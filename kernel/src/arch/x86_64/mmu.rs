@@ -29,6 +29,9 @@ pub const LEAF_SHIFT: usize = TABLE_SHIFT;
 pub const ROOT_SHIFT: usize = TABLE_SHIFT;
 /// Kernel virtual range for dynamic mappings (stacks, device registers), as `(start, end)`.
 pub const VMAP: (usize, usize) = (0xffff_c900_0000_0000, 0xffff_c980_0000_0000);
+/// Kernel virtual range for code and data of modules, as `(start, end)`: above the image's gigabyte, as on
+/// Linux.
+pub const MODULES: (usize, usize) = (0xffff_ffff_c000_0000, 0xffff_ffff_e000_0000);
 /// Where physical address 0 lies in the kernel's linear map of RAM.
 pub const LINEAR_BASE: usize = 0xffff_8880_0000_0000;
 /// What is added to the physical addresses of the kernel's image.

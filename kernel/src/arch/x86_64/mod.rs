@@ -15,6 +15,8 @@ mod extable;
 mod fpu;
 pub mod frame;
 mod head;
+#[path = "../helper.rs"]
+mod helper;
 pub mod interrupt;
 pub mod irq;
 pub mod kernel_map;
@@ -24,6 +26,7 @@ mod kmap;
 #[path = "../last_fault.rs"]
 mod last_fault;
 pub mod mmu;
+pub mod module;
 mod page;
 pub mod patch;
 pub mod platform;

@@ -10,7 +10,7 @@ mod process;
 mod status;
 pub mod sysctl;
 mod sysrq;
-mod system;
+pub mod system;
 
 use crate::fs::dentry::{self, Dentry};
 use crate::fs::inode::{FileType, Link};

@@ -190,18 +190,32 @@ fn interrupts(out: &mut Text) {
     out.add(b"  Interrupts of all kinds\n");
 }
 
+/// Whether the running task is shown addresses of the kernel's.
+pub fn shows_addresses() -> bool {
+    let hidden = crate::driver::kmsg::HIDE_ADDRESSES.load(core::sync::atomic::Ordering::Relaxed) >= 2;
+    !hidden
+        && crate::task::current()
+            .creds()
+            .capable(crate::task::creds::cap::SYSLOG)
+}
+
 fn kallsyms(out: &mut Text) {
     let Some(table) = crate::trace::symbols::table() else {
         return;
     };
-    let hidden = crate::driver::kmsg::HIDE_ADDRESSES.load(core::sync::atomic::Ordering::Relaxed) >= 2;
-    let shown = !hidden && crate::task::current().creds().capable(34);
+    let shown = shows_addresses();
     for i in 0..table.len() {
         let address = if shown { table.address(i).unwrap_or(0) } else { 0 };
         let _ = write!(out, "{address:0WORD_DIGITS$x} t ");
         table.name(i, |piece| out.add(piece));
         out.add(b"\n");
     }
+    crate::trace::symbols::each_outside(|symbol| {
+        let address = if shown { symbol.address } else { 0 };
+        let _ = write!(out, "{address:0WORD_DIGITS$x} {} ", symbol.letter);
+        out.add(symbol.name);
+        let _ = writeln!(out, "\t[{}]", symbol.module);
+    });
 }
 
 fn devices(out: &mut Text) {
@@ -375,7 +389,6 @@ pub fn init() {
     TREE.add("locks", Node::text(crate::fs::locks::show_all));
     add("meminfo", meminfo);
     add("misc", |out| out.add(b"183 hw_random\n"));
-    add("modules", |_| ());
     add("partitions", partitions);
     add("softirqs", |_| ());
     add("stat", stat);

@@ -262,7 +262,6 @@ pub fn init() {
     made("dev/char", Vec::new, |_| attributes(Vec::new()));
     made("dev/block", Vec::new, |_| attributes(Vec::new()));
     made("firmware", Vec::new, |_| attributes(Vec::new()));
-    made("module", Vec::new, |_| attributes(Vec::new()));
     made("power", Vec::new, |_| attributes(Vec::new()));
     made("fs/cgroup", Vec::new, |_| attributes(Vec::new()));
     made("kernel/debug", Vec::new, |_| attributes(Vec::new()));

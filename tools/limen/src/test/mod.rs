@@ -14,6 +14,7 @@ mod host;
 mod licences;
 mod lines;
 mod memory;
+mod modules;
 mod nmi;
 mod nohz;
 mod programs;
@@ -140,6 +141,7 @@ fn steps() -> Vec<Step> {
         steps.extend(traps::steps(arch));
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
+        steps.extend(modules::steps(arch));
         steps.extend(nmi::steps(arch));
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));

@@ -48,6 +48,8 @@ static CORE_PIPE_LIMIT: AtomicI32 = AtomicI32::new(0);
 /// all, as on Linux.
 static SYSRQ: AtomicI32 = AtomicI32::new(0x1b6);
 
+/// Whether modules can neither be loaded nor unloaded any more. It can only be set to 1.
+pub static MODULES_DISABLED: AtomicI32 = AtomicI32::new(0);
 fn core_pattern() -> Vec<u8> {
     let pattern = CORE_PATTERN.lock().clone();
     if pattern.is_empty() {
@@ -176,6 +178,11 @@ pub static SETTINGS: &[Setting] = &[
         "kernel/randomize_va_space",
         0o644,
         Kind::Ints(&[Number::any(&exec::RANDOMIZE)]),
+    ),
+    Setting::new(
+        "kernel/modules_disabled",
+        0o644,
+        Kind::Ints(&[Number::new(&MODULES_DISABLED, 1, 1)]),
     ),
     Setting::new("kernel/panic", 0o644, Kind::Ints(&[Number::any(&PANIC)])),
     // An oops always ends in a panic here.

@@ -6,7 +6,7 @@
 //! on Linux.
 
 mod files;
-mod kernel;
+pub mod kernel;
 pub mod net;
 mod number;
 mod text;

@@ -1,0 +1,110 @@
+//! Where symbols are found: memory in the kernel's image for its own, into which the build writes the
+//! compressed table after linking (`tools/symbols`), and what knows those of modules. Backtraces and
+//! `/proc/kallsyms` read both (`trace::symbols`).
+
+use crate::sync::Once;
+use core::fmt;
+use limen_symbols::Table;
+
+/// Its size in bytes. Unoptimised kernels have many more functions.
+const ROOM: usize = if cfg!(debug_assertions) {
+    512 << 10
+} else {
+    160 << 10
+};
+
+// SAFETY: no other symbol has this name, and the section is one of constants, as this is.
+#[used]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata.kallsyms")]
+#[allow(non_upper_case_globals, reason = "the build looks for this name")]
+static __kallsyms_start: [u8; ROOM] = [0xff; ROOM];
+
+/// What the build wrote there.
+fn symbol_room() -> &'static [u8] {
+    // Keeps the compiler from using the value in the source, which the build changes after linking.
+    core::hint::black_box(&__kallsyms_start)
+}
+
+/// A symbol of a module.
+#[derive(Clone, Copy)]
+pub struct Outside<'s> {
+    /// Its name.
+    pub name: &'s [u8],
+    /// Its address.
+    pub address: usize,
+    /// The letter of its kind, as `nm` has it.
+    pub letter: char,
+    /// The module's name.
+    pub module: &'s str,
+}
+
+/// What knows the symbols of modules.
+pub trait Modules: Sync {
+    /// Calls `f` with the symbol in which `address` is. Returns whether there is one. In any context, also in
+    /// a panic.
+    fn find(&self, address: usize, f: &mut dyn FnMut(Outside<'_>)) -> bool;
+    /// Calls `f` with each. May sleep.
+    fn each(&self, f: &mut dyn FnMut(Outside<'_>));
+}
+
+static MODULES: Once<&'static dyn Modules> = Once::new();
+
+/// From now on addresses in modules have names. Boot.
+pub fn set_modules(modules: &'static dyn Modules) {
+    let _ = MODULES.set(modules);
+}
+
+/// What was set.
+fn modules() -> Option<&'static dyn Modules> {
+    MODULES.get().copied()
+}
+
+/// The table. `None`: the build did not write it.
+pub fn table() -> Option<Table<'static>> {
+    Table::new(symbol_room())
+}
+
+/// Calls `f` with each symbol of loaded modules. May sleep.
+pub fn each_outside(mut f: impl FnMut(Outside<'_>)) {
+    if let Some(modules) = modules() {
+        modules.each(&mut f);
+    }
+}
+
+/// An address that is shown as `name+0x12`, as `name+0x12 [module]`, or as a number if there is no symbol.
+#[derive(Clone, Copy)]
+pub struct Symbol(pub usize);
+
+impl Symbol {
+    /// Shows a symbol of a module. `None`: there is none.
+    fn outside(self, f: &mut fmt::Formatter<'_>) -> Option<fmt::Result> {
+        let mut result = None;
+        modules()?.find(self.0, &mut |symbol| {
+            let (name, offset) = (symbol.name.escape_ascii(), self.0 - symbol.address);
+            result = Some(write!(f, "{name}+{offset:#x} [{}]", symbol.module));
+        });
+        result
+    }
+}
+
+impl fmt::Display for Symbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(result) = self.outside(f) {
+            return result;
+        }
+        let Some(table) = table() else {
+            return write!(f, "{:#x}", self.0);
+        };
+        let Some((index, offset)) = table.lookup(self.0 as u64) else {
+            return write!(f, "{:#x}", self.0);
+        };
+        let mut result = Ok(());
+        let found = table.name(index, |piece| result = result.and_then(|()| f.write_str(piece)));
+        if found.is_none() {
+            return write!(f, "{:#x}", self.0);
+        }
+        result?;
+        write!(f, "+{offset:#x}")
+    }
+}

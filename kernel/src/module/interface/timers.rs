@@ -1,0 +1,147 @@
+//! Timers of modules.
+
+use crate::arch::irq;
+use crate::mm::reserve;
+use crate::module::list::{self, Module};
+use crate::sync::Mutex;
+use crate::time::{Timer, now_ns};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+/// `void expired(void *data)`: runs in interrupt context, with interrupts off.
+type Expired = unsafe extern "C" fn(*mut c_void);
+
+/// What the timer's callback has.
+struct Call {
+    expired: Expired,
+    data: *mut c_void,
+    /// How many CPUs are in the callback.
+    running: AtomicU32,
+    deleted: AtomicBool,
+}
+
+// SAFETY: the pointer is the module's, which gets it back on whatever CPU the timer expires.
+unsafe impl Send for Call {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Call {}
+
+/// A timer.
+pub struct Entry {
+    timer: Timer,
+    call: Arc<Call>,
+    owner: Option<Arc<Module>>,
+}
+
+static ENTRIES: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
+
+impl Call {
+    fn run(&self) {
+        self.running.fetch_add(1, SeqCst);
+        // Whoever deletes it says so before it looks whether it runs.
+        if !self.deleted.load(SeqCst) {
+            // SAFETY: the module's function, which stays until the timer is deleted and does not run.
+            unsafe { (self.expired)(self.data) };
+        }
+        self.running.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Entry {
+    /// Whether a module made it.
+    fn is_of(&self, module: &Arc<Module>) -> bool {
+        self.owner
+            .as_ref()
+            .is_some_and(|owner| Arc::ptr_eq(owner, module))
+    }
+
+    /// It is not armed. Waits until its callback does not run. Not from the callback.
+    fn stop(&self) -> bool {
+        let mut armed = false;
+        loop {
+            armed |= self.timer.cancel();
+            while self.call.running.load(SeqCst) != 0 {
+                irq::spin_hint();
+            }
+            // The callback may have armed it again.
+            if !self.timer.is_armed() {
+                return armed;
+            }
+        }
+    }
+
+    fn delete(&self) {
+        self.call.deleted.store(true, SeqCst);
+        self.stop();
+    }
+}
+
+/// `struct limen_timer *limen_timer_create(void (*expired)(void *), void *data)`: a timer that is not armed.
+/// Null: no memory. May sleep.
+pub extern "C" fn create(expired: Expired, data: *mut c_void) -> *const Entry {
+    let mut entries = ENTRIES.lock();
+    if reserve::room(&mut *entries, 1).is_err() {
+        return ptr::null();
+    }
+    let call = Arc::new(Call {
+        expired,
+        data,
+        running: AtomicU32::new(0),
+        deleted: AtomicBool::new(false),
+    });
+    let called = call.clone();
+    let entry = Arc::new(Entry {
+        timer: Timer::new(move || called.run()),
+        call,
+        owner: list::at(expired as usize),
+    });
+    let handle = Arc::as_ptr(&entry);
+    entries.push(entry);
+    handle
+}
+
+/// `void limen_timer_start(struct limen_timer *timer, unsigned long long ns)`: it expires in `ns`
+/// nanoseconds, once, and not when it was to expire before. In any context, also in its own function.
+pub unsafe extern "C" fn start(timer: *const Entry, ns: u64) {
+    // SAFETY: the module's promise: it has not deleted it.
+    let entry = unsafe { &*timer };
+    if !entry.call.deleted.load(SeqCst) {
+        entry.timer.arm(now_ns().saturating_add(ns));
+    }
+}
+
+/// `int limen_timer_cancel(struct limen_timer *timer)`: it does not expire, and its function does not run any
+/// more; whether it was to expire. Not in its function.
+pub unsafe extern "C" fn cancel(timer: *const Entry) -> i32 {
+    // SAFETY: the module's promise: it has not deleted it.
+    unsafe { &*timer }.stop().into()
+}
+
+/// `void limen_timer_delete(struct limen_timer *timer)`: cancels and frees it, or does nothing if that is
+/// null. Not in its function. May sleep.
+pub extern "C" fn delete(timer: *const Entry) {
+    let found = {
+        let mut entries = ENTRIES.lock();
+        let index = entries.iter().position(|entry| Arc::as_ptr(entry) == timer);
+        index.map(|index| entries.swap_remove(index))
+    };
+    if let Some(entry) = found {
+        entry.delete();
+    }
+}
+
+/// Deletes what a module has left.
+pub fn clean(module: &Arc<Module>) {
+    loop {
+        let left = {
+            let mut entries = ENTRIES.lock();
+            let index = entries.iter().position(|entry| entry.is_of(module));
+            index.map(|index| entries.swap_remove(index))
+        };
+        let Some(entry) = left else { return };
+        warning!("{}: a timer was not deleted", module.name);
+        entry.delete();
+    }
+}

@@ -1,0 +1,315 @@
+//! All modules: which there are, what each has, and who uses it.
+//!
+//! Whoever changes the list, or a module's state, holds [`CHANGING`]. Everybody may look at the list without
+//! a lock, even in a panic: a change makes a new one, and waits until nobody looks at the old one.
+
+use super::image::Image;
+use super::params::Named;
+use crate::arch::irq;
+use crate::mm::reserve::room_exact;
+use crate::mm::symbols::{Modules, Outside};
+use crate::sched::WaitQueue;
+use crate::sync::{Mutex, Once, without_preemption};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use limen_linux_abi::Errno;
+
+/// Where a module is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Only its name is known.
+    Unformed,
+    /// It is linked, and its `init` runs.
+    Coming,
+    /// It can be used.
+    Live,
+    /// It is about to be gone.
+    Going,
+}
+
+/// A module.
+pub struct Module {
+    /// Its name.
+    pub name: String,
+    state: AtomicU8,
+    /// How many use it, and [`CLOSED`].
+    users: AtomicU32,
+    body: Once<Body>,
+}
+
+/// In a module's `users`: nobody can use it any more.
+const CLOSED: u32 = 1 << 31;
+
+/// A symbol that a module exports.
+pub struct Export {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its address.
+    pub address: u64,
+    /// Whether it is only for modules with a licence compatible with the GPL.
+    pub gpl_only: bool,
+}
+
+/// What a module has once it is linked.
+pub struct Body {
+    /// Its memory, until it is unloaded.
+    pub image: Mutex<Option<Image>>,
+    /// The addresses of what stays.
+    pub core: Range<usize>,
+    /// The addresses of what is freed when `init` has run.
+    pub init: Range<usize>,
+    /// Whether that was freed.
+    pub init_gone: AtomicBool,
+    /// All symbols, also those in what was freed.
+    pub symbols: limen_module::Symbols,
+    /// What others may use, by name.
+    pub exports: Vec<Export>,
+    /// The parameters.
+    pub parameters: Vec<Named>,
+    /// The sections' names and addresses.
+    pub sections: Vec<(Vec<u8>, u64)>,
+    /// Texts to which parameters point.
+    pub texts: Mutex<Vec<Box<[u8]>>>,
+    /// The modules whose exports it uses.
+    pub uses: Vec<Arc<Module>>,
+    /// `init_module`.
+    pub start: Option<u64>,
+    /// `cleanup_module`.
+    pub exit: Option<u64>,
+    /// The letters of the marks that it puts on the kernel.
+    pub taints: &'static str,
+}
+
+impl Body {
+    /// Bytes of memory that it has now, without those that `init` needed: what stays, and what does not.
+    pub fn sizes(&self) -> (usize, usize) {
+        let init = if self.init_gone.load(Relaxed) {
+            0
+        } else {
+            self.init.len()
+        };
+        (self.core.len(), init)
+    }
+}
+
+impl Module {
+    /// A module of which only the name is known.
+    pub fn new(name: String) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            state: AtomicU8::new(State::Unformed as u8),
+            users: AtomicU32::new(0),
+            body: Once::new(),
+        })
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            0 => State::Unformed,
+            1 => State::Coming,
+            2 => State::Live,
+            _ => State::Going,
+        }
+    }
+
+    /// It goes on. The caller holds [`CHANGING`].
+    pub fn set_state(&self, state: State) {
+        self.state.store(state as u8, Release);
+        CHANGED.wake_all();
+    }
+
+    /// What it has, once it is linked.
+    pub fn body(&self) -> Option<&Body> {
+        self.body.get()
+    }
+
+    /// It is linked. Once.
+    pub fn set_body(&self, body: Body) {
+        let _ = self.body.set(body);
+    }
+
+    /// Counts a user. `false`: it is about to be gone.
+    pub fn get(&self) -> bool {
+        let more = |users: u32| (users < CLOSED - 1).then(|| users + 1);
+        self.users.fetch_update(Acquire, Relaxed, more).is_ok()
+    }
+
+    /// The inverse of [`Module::get`].
+    pub fn put(&self) {
+        self.users.fetch_sub(1, Release);
+    }
+
+    /// How many use it.
+    pub fn users(&self) -> u32 {
+        self.users.load(Relaxed) & !CLOSED
+    }
+
+    /// Nobody can use it from now on. `false`: somebody does.
+    pub fn shut(&self) -> bool {
+        self.users.compare_exchange(0, CLOSED, Acquire, Relaxed).is_ok()
+    }
+
+    /// Whether it uses `other`'s exports.
+    pub fn is_user_of(&self, other: &Arc<Self>) -> bool {
+        let uses = self.body().map_or(&[][..], |body| &body.uses);
+        uses.iter().any(|used| Arc::ptr_eq(used, other))
+    }
+
+    /// Whether `address` is in its memory.
+    pub fn has(&self, address: usize) -> bool {
+        self.body().is_some_and(|body| {
+            body.core.contains(&address) || body.init.contains(&address) && !body.init_gone.load(Acquire)
+        })
+    }
+}
+
+/// Held by whoever changes the list or a state.
+pub static CHANGING: Mutex<()> = Mutex::new(());
+/// Woken when a state has changed, or a module is gone.
+pub static CHANGED: WaitQueue = WaitQueue::new();
+
+type List = Vec<Arc<Module>>;
+
+/// The list, the newest first; null if there never was a module.
+static LIST: AtomicPtr<List> = AtomicPtr::new(core::ptr::null_mut());
+/// How many look at the list.
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls `f` with the list. In any context; `f` does not sleep, nor drop a module.
+pub fn look<R>(f: impl FnOnce(&[Arc<Module>]) -> R) -> R {
+    without_preemption(|| {
+        LOOKING.fetch_add(1, SeqCst);
+        // SAFETY: a list is freed only when nobody looked after it was replaced: this one is counted, and
+        // found the list afterwards.
+        let list = unsafe { LIST.load(SeqCst).as_ref() };
+        let result = f(list.map_or(&[], |list| list));
+        LOOKING.fetch_sub(1, SeqCst);
+        result
+    })
+}
+
+/// The modules now. `ENOMEM`.
+pub fn all() -> Result<List, Errno> {
+    loop {
+        let count = look(|list| list.len());
+        let mut all = Vec::new();
+        room_exact(&mut all, count)?;
+        let whole = look(|list| {
+            if list.len() > all.capacity() {
+                return false;
+            }
+            all.extend(list.iter().cloned());
+            true
+        });
+        if whole {
+            return Ok(all);
+        }
+    }
+}
+
+/// The module with this name.
+pub fn named(name: &[u8]) -> Option<Arc<Module>> {
+    look(|list| {
+        let found = list.iter().find(|module| module.name.as_bytes() == name);
+        found.cloned()
+    })
+}
+
+/// The module in whose memory `address` is.
+pub fn at(address: usize) -> Option<Arc<Module>> {
+    look(|list| list.iter().find(|module| module.has(address)).cloned())
+}
+
+/// The module that exports `name`.
+pub fn exporter(name: &[u8]) -> Option<(Arc<Module>, u64, bool)> {
+    look(|list| {
+        list.iter().find_map(|module| {
+            let exports = &module.body()?.exports;
+            let at = exports
+                .binary_search_by(|export| export.name.as_slice().cmp(name))
+                .ok()?;
+            let export = exports.get(at)?;
+            Some((module.clone(), export.address, export.gpl_only))
+        })
+    })
+}
+
+/// Puts another list in place. The caller holds [`CHANGING`].
+fn replace(list: List) {
+    let old = LIST.swap(Box::into_raw(Box::new(list)), SeqCst);
+    // Whoever looks is not preempted, and soon ready.
+    while LOOKING.load(SeqCst) != 0 {
+        irq::spin_hint();
+    }
+    if !old.is_null() {
+        // SAFETY: it came from `into_raw`, and nobody can find it any more.
+        drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+/// Adds a module. The caller holds [`CHANGING`]. `ENOMEM`.
+pub fn add(module: &Arc<Module>) -> Result<(), Errno> {
+    let old = all()?;
+    let mut new = Vec::new();
+    room_exact(&mut new, old.len() + 1)?;
+    new.push(module.clone());
+    new.extend(old);
+    replace(new);
+    Ok(())
+}
+
+/// Removes a module. The caller holds [`CHANGING`].
+pub fn remove(module: &Arc<Module>) {
+    let mut new = Vec::with_capacity(look(|list| list.len()));
+    look(|list| new.extend(list.iter().filter(|m| !Arc::ptr_eq(m, module)).cloned()));
+    replace(new);
+    CHANGED.wake_all();
+}
+
+/// The symbols of all modules.
+pub struct Symbols;
+
+impl Modules for Symbols {
+    fn find(&self, address: usize, f: &mut dyn FnMut(Outside<'_>)) -> bool {
+        look(|list| {
+            let module = list.iter().find(|module| module.has(address));
+            let found = module.and_then(|m| Some((m, m.body()?.symbols.find(address as u64)?)));
+            let Some((module, symbol)) = found else {
+                return false;
+            };
+            f(Outside {
+                name: symbol.name,
+                address: symbol.address as usize,
+                letter: symbol.letter,
+                module: &module.name,
+            });
+            true
+        })
+    }
+
+    fn each(&self, f: &mut dyn FnMut(Outside<'_>)) {
+        for module in all().unwrap_or_default() {
+            let Some(body) = module.body() else { continue };
+            for symbol in body.symbols.iter() {
+                if symbol.part.is_init() && body.init_gone.load(Acquire) {
+                    continue;
+                }
+                f(Outside {
+                    name: symbol.name,
+                    address: symbol.address as usize,
+                    letter: symbol.letter,
+                    module: &module.name,
+                });
+            }
+        }
+    }
+}

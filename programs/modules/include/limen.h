@@ -1,0 +1,247 @@
+/*
+ * What modules of the kernel can call (kernel/src/module/interface), and what every module says of itself.
+ *
+ *     #include "limen.h"
+ *     LIMEN_MODULE("hello", "Dual MIT/GPL");
+ *     static int start(void) { limen_info("hello"); return 0; }
+ *     static void end(void) { }
+ *     LIMEN_INIT(start);
+ *     LIMEN_EXIT(end);
+ *
+ * `limen build --module DIR` compiles a module. Nothing else of C's library is there.
+ */
+#ifndef LIMEN_H
+#define LIMEN_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The version of this interface. The kernel loads no module that was built for another one. */
+#define LIMEN_ABI "1"
+
+#define LIMEN_JOIN2(a, b) a##b
+#define LIMEN_JOIN(a, b) LIMEN_JOIN2(a, b)
+
+/* A line of `.modinfo`. */
+#define LIMEN_INFO(key, value) \
+    static const char LIMEN_JOIN(limen_info_, __COUNTER__)[] \
+        __attribute__((section(".modinfo"), used, aligned(1))) = key "=" value
+
+/* A row of a table, with no gap before the next: compilers align large objects more than they must. */
+#define LIMEN_ROW aligned(sizeof(void *))
+
+/* The module's name and licence. Once per module, in one of its files. */
+#define LIMEN_MODULE(module, license_) \
+    LIMEN_INFO("name", module); \
+    LIMEN_INFO("license", license_); \
+    LIMEN_INFO("limen_abi", LIMEN_ABI)
+
+/* Code and data that are freed when `init` has run, and data that cannot be written from then on. */
+#define LIMEN_INIT_TEXT __attribute__((section(".init.text"), noinline))
+#define LIMEN_INIT_DATA __attribute__((section(".init.data")))
+#define LIMEN_RO_AFTER_INIT __attribute__((section(".data..ro_after_init")))
+
+/* What is called to begin: 0, or `-errno`, with which the module is not loaded. And to end: a module that has
+ * the first and not the second cannot be unloaded. */
+#define LIMEN_INIT(function) \
+    int init_module(void); \
+    LIMEN_INIT_TEXT int init_module(void) { return function(); } \
+    struct limen_unused
+#define LIMEN_EXIT(function) \
+    void cleanup_module(void); \
+    void cleanup_module(void) { function(); } \
+    struct limen_unused
+
+/* Lets other modules use a function or an object; the second those with a licence compatible with the GPL. */
+#define LIMEN_EXPORT_FLAGS(symbol, flags_) \
+    static const char limen_export_name_##symbol[] __attribute__((used)) = #symbol; \
+    static const struct limen_export limen_export_##symbol \
+        __attribute__((section(".limen.exports"), used, LIMEN_ROW)) = { limen_export_name_##symbol, \
+            (const void *)&symbol, flags_ }
+#define LIMEN_EXPORT(symbol) LIMEN_EXPORT_FLAGS(symbol, 0)
+#define LIMEN_EXPORT_GPL(symbol) LIMEN_EXPORT_FLAGS(symbol, 1)
+struct limen_export {
+    const char *name;
+    const void *address;
+    unsigned long flags;
+};
+
+/* A parameter: a variable that is set by `name=value` when the module is loaded, and by its file in
+ * /sys/module/MODULE/parameters, which has this mode (0: no file). `type` is as Linux has it: bool, invbool,
+ * byte, short, ushort, int, uint, long, ulong, ullong, hexint, charp; `string` for an array of char. */
+#define LIMEN_PARAM_ENTRY(variable, number, elements, mode_) \
+    static const char limen_param_name_##variable[] __attribute__((used)) = #variable; \
+    static const struct limen_param limen_param_##variable \
+        __attribute__((section(".limen.params"), used, LIMEN_ROW)) = { limen_param_name_##variable, \
+            (void *)&variable, number, elements, mode_ }
+#define LIMEN_PARAM(variable, type, mode) \
+    LIMEN_INFO("parmtype", #variable ":" #type); \
+    LIMEN_PARAM_ENTRY(variable, 0, 1, mode)
+#define LIMEN_PARAM_ARRAY(variable, type, count, mode) \
+    LIMEN_INFO("parmtype", #variable ":array of " #type); \
+    LIMEN_PARAM_ENTRY(variable, count, sizeof(variable) / sizeof((variable)[0]), mode)
+#define LIMEN_PARAM_STRING(variable, mode) \
+    LIMEN_INFO("parmtype", #variable ":string"); \
+    LIMEN_PARAM_ENTRY(variable, 0, sizeof(variable), mode)
+struct limen_param {
+    const char *name;
+    void *variable;
+    unsigned int *number;
+    unsigned long elements;
+    unsigned long mode;
+};
+
+/* Numbers of errors, as Linux has them. */
+#define LIMEN_EIO 5
+#define LIMEN_ENOMEM 12
+#define LIMEN_EFAULT 14
+#define LIMEN_EINVAL 22
+
+/* "Atomic" means: anywhere, also in interrupts and with locks held. What is not atomic may sleep. */
+
+/* A line of the log, of one of syslog's levels (3 error, 4 warning, 6 information). Atomic. */
+void limen_log_text(int level, const char *text, size_t length);
+
+/* A file that is read: adds to its text. */
+struct limen_text;
+void limen_text_add(struct limen_text *out, const char *text, size_t length);
+
+/* Memory, aligned to 16 bytes. Null: there is none. Atomic, up to 16 KiB. */
+void *limen_kmalloc(size_t size);
+void *limen_kzalloc(size_t size);
+void limen_kfree(void *block);
+
+/* Whole pages with consecutive addresses, which can be read and written. Null: there is no memory. */
+void *limen_vmalloc(size_t size);
+void limen_vfree(void *at);
+
+/* What pages that limen_vmalloc gave allow. 0, or -LIMEN_EINVAL: they are not such pages, or could be both
+ * written and executed. */
+int limen_set_memory_ro(void *at, int pages);
+int limen_set_memory_rw(void *at, int pages);
+int limen_set_memory_x(void *at, int pages);
+int limen_set_memory_nx(void *at, int pages);
+
+/* Writes a word if that is allowed: 0, or -LIMEN_EFAULT. Atomic. */
+int limen_probe_write(unsigned int *at, unsigned int value);
+
+/* Pages of memory: all, and those that are free. Atomic. */
+unsigned long limen_total_pages(void);
+unsigned long limen_free_pages(void);
+#define LIMEN_PAGE_SIZE 4096ul
+
+/* A file at the top of /proc, with a mode of which the bits for reading count. `show` writes its text with
+ * limen_text_add; it returns 0 or -errno. Null: there is such a name, or no memory. Removing waits for those
+ * who read. */
+struct limen_proc;
+struct limen_proc *limen_proc_create(const char *name, unsigned int mode,
+    int (*show)(struct limen_text *out, void *data), void *data);
+void limen_proc_remove(struct limen_proc *file);
+
+/* A timer that expires once. `expired` runs in an interrupt. Starting is atomic, and allowed in `expired`;
+ * cancelling and deleting wait until it does not run. Cancelling returns whether it was to expire. */
+struct limen_timer;
+struct limen_timer *limen_timer_create(void (*expired)(void *data), void *data);
+void limen_timer_start(struct limen_timer *timer, unsigned long long ns);
+int limen_timer_cancel(struct limen_timer *timer);
+void limen_timer_delete(struct limen_timer *timer);
+
+/* Nanoseconds of CLOCK_MONOTONIC. Atomic. */
+unsigned long long limen_now_ns(void);
+/* Sleeps. 0, or -EINTR: a signal came. */
+int limen_sleep_ms(unsigned int ms);
+
+void *memcpy(void *to, const void *from, size_t size);
+void *memmove(void *to, const void *from, size_t size);
+void *memset(void *at, int byte, size_t size);
+int memcmp(const void *a, const void *b, size_t size);
+
+/* Text with numbers in it. */
+struct limen_line {
+    char text[256];
+    size_t length;
+};
+
+static inline void limen_put(struct limen_line *line, char c) {
+    if (line->length < sizeof line->text)
+        line->text[line->length++] = c;
+}
+
+static inline void limen_put_number(struct limen_line *line, unsigned long value, unsigned int base) {
+    char digits[24];
+    unsigned int n = 0;
+    do {
+        digits[n++] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value);
+    while (n)
+        limen_put(line, digits[--n]);
+}
+
+/* Knows %s, %c, %d, %u, %x, %ld, %lu, %lx, %p and %%. What does not fit is cut. */
+static inline void limen_format(struct limen_line *line, const char *format, va_list list) {
+    for (; *format; format++) {
+        if (*format != '%') {
+            limen_put(line, *format);
+            continue;
+        }
+        bool wide = *++format == 'l';
+        if (wide)
+            format++;
+        switch (*format) {
+        case 's':
+            for (const char *text = va_arg(list, const char *); *text; text++)
+                limen_put(line, *text);
+            break;
+        case 'c':
+            limen_put(line, (char)va_arg(list, int));
+            break;
+        case 'd': {
+            long value = wide ? va_arg(list, long) : va_arg(list, int);
+            if (value < 0)
+                limen_put(line, '-');
+            limen_put_number(line, value < 0 ? 0 - (unsigned long)value : (unsigned long)value, 10);
+            break;
+        }
+        case 'u':
+        case 'x':
+            limen_put_number(line, wide ? va_arg(list, unsigned long) : va_arg(list, unsigned int),
+                *format == 'u' ? 10 : 16);
+            break;
+        case 'p':
+            limen_put_number(line, (unsigned long)va_arg(list, void *), 16);
+            break;
+        case 0:
+            return;
+        default:
+            limen_put(line, *format);
+        }
+    }
+}
+
+__attribute__((format(printf, 2, 3), unused)) static void limen_log(int level, const char *format, ...) {
+    struct limen_line line;
+    va_list list;
+    line.length = 0;
+    va_start(list, format);
+    limen_format(&line, format, list);
+    va_end(list);
+    limen_log_text(level, line.text, line.length);
+}
+#define limen_error(...) limen_log(3, __VA_ARGS__)
+#define limen_warning(...) limen_log(4, __VA_ARGS__)
+#define limen_info(...) limen_log(6, __VA_ARGS__)
+
+__attribute__((format(printf, 2, 3), unused))
+static void limen_print(struct limen_text *out, const char *format, ...) {
+    struct limen_line line;
+    va_list list;
+    line.length = 0;
+    va_start(list, format);
+    limen_format(&line, format, list);
+    va_end(list);
+    limen_text_add(out, line.text, line.length);
+}
+
+#endif

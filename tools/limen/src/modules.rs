@@ -1,0 +1,170 @@
+//! Builds modules of the kernel from C, with the cross compilers that build the guest programs
+//! (`docs/modules.md`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::arch::Arch;
+use crate::{made, packages, tree};
+
+/// What every module is compiled with: no position-independent code, no C library, nothing that a linker
+/// would have to bring.
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-g0",
+    "-Wall",
+    "-Wextra",
+    "-ffreestanding",
+    "-fno-common",
+    "-fno-pic",
+    "-fno-pie",
+    "-fno-strict-aliasing",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+];
+
+/// What differs between processors: where code and data may be, only general registers, and frame pointers as
+/// the kernel's own code has them.
+fn flags(arch: Arch) -> &'static [&'static str] {
+    match arch {
+        Arch::X86_64 => &[
+            "-mcmodel=kernel",
+            "-mno-red-zone",
+            "-mgeneral-regs-only",
+            "-fcf-protection=none",
+            "-fno-omit-frame-pointer",
+        ],
+        Arch::Arm64 => &[
+            "-mcmodel=small",
+            "-mgeneral-regs-only",
+            "-mno-outline-atomics",
+            "-mbranch-protection=none",
+            "-fno-omit-frame-pointer",
+        ],
+        // The kernel's frame pointer is not GCC's: modules leave it alone.
+        Arch::Arm => &[
+            "-marm",
+            "-march=armv7-a",
+            "-mfloat-abi=soft",
+            "-mno-unaligned-access",
+            "-fomit-frame-pointer",
+            "-ffixed-r11",
+        ],
+        Arch::Powerpc64 => &[
+            "-mcpu=power9",
+            "-mabi=elfv2",
+            "-mcmodel=medium",
+            "-mno-pcrel",
+            "-msoft-float",
+            "-mno-altivec",
+            "-mno-vsx",
+        ],
+    }
+}
+
+/// The C files of a folder, in order.
+fn sources(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut sources = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ext| ext == "c") && path.is_file() {
+            sources.push(path);
+        }
+    }
+    sources.sort();
+    Ok(sources)
+}
+
+/// The folders of modules that `dir` means: itself, if it has C files, else those in it that have.
+pub fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
+    if !sources(dir)?.is_empty() {
+        return Ok(vec![dir.to_owned()]);
+    }
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() && !sources(&path)?.is_empty() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    if folders.is_empty() {
+        bail!("{} has no C files, nor have the folders in it", dir.display());
+    }
+    Ok(folders)
+}
+
+/// The module of the C files in `dir`, called as the folder is, built when it is missing or old. Several
+/// files are linked into one object.
+pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
+    let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find {}", dir.display()))?;
+    let name = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .with_context(|| format!("{} cannot be a module's name", dir.display()))?;
+    let include = tree::root().join("programs/modules/include");
+    let to = tree::target().join("modules").join(arch.name());
+    std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
+    let of = [
+        dir.clone(),
+        include.clone(),
+        tree::root().join("tools/limen/src/modules.rs"),
+    ];
+    made::ensure(&to.join(format!("{name}.ko")), &of, |new| {
+        let (compiler, brought) = arch.compiler();
+        packages::ensure_tool(&compiler, brought)?;
+        let sources = sources(&dir)?;
+        let mut objects = Vec::new();
+        for (n, source) in sources.iter().enumerate() {
+            let object = match sources.len() {
+                1 => new.to_owned(),
+                _ => new.with_added_extension(format!("{n}.o")),
+            };
+            let mut compile = Command::new(&compiler);
+            compile
+                .args(FLAGS)
+                .args(flags(arch))
+                .arg("-I")
+                .arg(&include)
+                .arg("-c");
+            run(compile.arg(source).arg("-o").arg(&object))?;
+            objects.push(object);
+        }
+        if sources.len() > 1 {
+            let mut link = Command::new(format!("{}-ld", arch.gnu()));
+            run(link.arg("-r").args(&objects).arg("-o").arg(new))?;
+            for object in objects {
+                let _ = std::fs::remove_file(object);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Runs a tool; its messages are the error. Warnings are shown.
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {program}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{program} failed:\n{told}");
+    }
+    eprint!("{told}");
+    Ok(())
+}
+
+/// `limen build --module DIR`.
+pub fn build(arch: Option<Arch>, dir: &Path) -> Result<()> {
+    for arch in Arch::chosen(arch) {
+        for folder in folders(dir)? {
+            eprintln!("limen: {}", module(arch, &folder)?.display());
+        }
+    }
+    Ok(())
+}

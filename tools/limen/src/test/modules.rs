@@ -1,0 +1,60 @@
+//! Modules of the kernel: builds those of `programs/modules`, and runs `programs/abi/modules.c`, which loads
+//! them; one of them maps most of the memory.
+
+use anyhow::bail;
+
+use super::guest::Guest;
+use super::{Context, Step, Verdict, flavour};
+use crate::agent;
+use crate::arch::Arch;
+use crate::{modules, tree};
+
+/// The memory of the guest, and how much of it `vmap80` maps: 32-bit Arm has few addresses.
+fn memory(arch: Arch) -> (&'static str, &'static [&'static str]) {
+    match arch {
+        Arch::Arm => ("--mem=512M", &["percent=80", "most=100"]),
+        _ => ("--mem=512M", &["percent=80"]),
+    }
+}
+
+/// Runs the program; `options` choose the kernel.
+fn run(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
+    let program = agent::program_in(arch, "abi", "modules")?;
+    let (mem, args) = memory(arch);
+    let mut guest = Guest::new(context, arch)
+        .smp(2)
+        .timeout(600)
+        .option(mem)
+        .option(format!("--add={}:/test", program.display()));
+    for option in options {
+        guest = guest.option(*option);
+    }
+    for folder in modules::folders(&tree::root().join("programs/modules"))? {
+        let module = modules::module(arch, &folder)?;
+        let name = module
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        guest = guest.option(format!("--add={}:/modules/{name}", module.display()));
+    }
+    let ran = guest
+        .script(&format!("/test {} && dmesg | grep vmap80:\n", args.join(" ")))
+        .run()?;
+    if ran.status != 0 {
+        bail!("status {}\n{}", ran.status, ran.everything());
+    }
+    Ok(Verdict::Passed(ran.text().trim().replace('\n', "; ")))
+}
+
+/// The steps of one architecture.
+pub fn steps(arch: Arch) -> Vec<Step> {
+    let plain = Step::on(arch, "modules", move |context| run(context, arch, &[]));
+    let validated = flavour::LOCKDEP.on(arch, "lockdep-modules", move |context| {
+        run(context, arch, &flavour::LOCKDEP.options())
+    });
+    vec![
+        plain.after(format!("boot-{arch}")),
+        validated.after(format!("modules-{arch}")),
+    ]
+}
