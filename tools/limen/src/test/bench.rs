@@ -79,7 +79,6 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         }
     });
     [check, shared, map]
-        .into()
         .map(|step| step.after(format!("boot-{arch}")))
         .into()
 }

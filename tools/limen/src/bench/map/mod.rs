@@ -128,15 +128,14 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     let mut boots = Vec::new();
     for memory in sizes(arch) {
         if super::wanted(options, MEMORY) && has_room(arch, memory) {
-            let [blocks, pages] = How::ALL.map(|how| boot(subject, memory, how));
-            boots.push((memory, [blocks?, pages?]));
+            boots.push((memory, both(How::ALL.map(|how| boot(subject, memory, how)))?));
         }
     }
     let wanted = |row: &str| super::wanted(options, row);
     let mut rows = Vec::new();
     if reach::ROWS.iter().any(|r| wanted(r.0)) && has_room(arch, reach::memory(arch)) {
-        let both = How::ALL.map(|how| reach::measure(subject, how.words(arch), how.name(), &wanted));
-        let [mut blocks, mut pages] = both_or_why(both)?;
+        let [mut blocks, mut pages] =
+            both(How::ALL.map(|how| reach::measure(subject, how.words(arch), how.name(), &wanted)))?;
         for (name, what) in reach::ROWS {
             if let (Some(blocks), Some(pages)) = (blocks.remove(name), pages.remove(name)) {
                 rows.push((name, what, [blocks, pages]));
@@ -151,7 +150,7 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     })
 }
 
-fn both_or_why<T>([one, other]: Both<Result<T>>) -> Result<Both<T>> {
+fn both<T>([one, other]: Both<Result<T>>) -> Result<Both<T>> {
     Ok([one?, other?])
 }
 
@@ -166,7 +165,7 @@ fn boot(subject: Subject, memory: u64, how: How) -> Result<Told> {
         ..subject.boot(&subject.guest.map.path)
     };
     eprintln!("limen: {arch} boots with {memory} MiB, {}", how.name());
-    let ended = run.run(&mut |_| {})?;
+    let ended = run.run(&mut |_| {}).map_err(|why| explained(why, &run))?;
     if !ended.lines.iter().any(|l| l == told::END) {
         let from = ended.lines.len().saturating_sub(15);
         bail!(
@@ -175,6 +174,21 @@ fn boot(subject: Subject, memory: u64, how: How) -> Result<Told> {
         );
     }
     Told::parse(arch, &ended.lines)
+}
+
+/// What to say when QEMU did not start.
+fn explained(why: anyhow::Error, run: &Run) -> anyhow::Error {
+    let said = format!("{why:#}");
+    if run.plugin.is_some() && said.contains("plugin") {
+        return why.context(
+            "this QEMU has no plugins, which the rows with TLBs need (it is built with them by \
+             --enable-plugins); `--only memory` does without",
+        );
+    }
+    if said.contains("memory") {
+        return why.context(format!("the host does not give QEMU {} MiB", run.memory));
+    }
+    why
 }
 
 /// Whether the host has the memory for a guest; if not, it is said. A guest gets only what it touches: its

@@ -143,7 +143,7 @@ pub fn measure(
                 Told::parse(arch, &said).and_then(|told| made::replace(&files.map, told.file().as_bytes()));
         }
     });
-    let ended = ended.map_err(|why| explained(why, &run))?;
+    let ended = ended.map_err(|why| super::explained(why, &run))?;
     heard?;
     let figures = Figures::parse(&ended.lines);
     if let Some((row, why)) = figures.failed.first() {
@@ -165,21 +165,6 @@ pub fn measure(
     };
     check(&found, &loads).with_context(|| format!("{arch}, {how}"))?;
     Ok(found)
-}
-
-/// What to say when QEMU did not start.
-fn explained(why: anyhow::Error, run: &Run) -> anyhow::Error {
-    let said = format!("{why:#}");
-    if said.contains("plugin") {
-        return why.context(
-            "this QEMU has no plugins, which the rows with TLBs need (QEMU is built with them by \
-             --enable-plugins); `--only memory` does without",
-        );
-    }
-    if said.contains("memory") {
-        return why.context(format!("the host does not give QEMU {} MiB", run.memory));
-    }
-    why
 }
 
 /// Reads the plugin's output.

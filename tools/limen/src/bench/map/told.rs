@@ -31,7 +31,7 @@ pub struct Told {
     pub free: u64,
     /// How many tables the kernel's map has.
     pub tables: u64,
-    /// How many leaves, by their size in KiB.
+    /// How many leaves, by their size in KiB: of the linear map, if the kernel counts them, else of all.
     pub leaves: BTreeMap<u64, u64>,
     /// The kernel's addresses, in order.
     pub runs: Vec<Run>,
