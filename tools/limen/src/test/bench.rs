@@ -1,5 +1,5 @@
-//! The counts of `limen bench` against `bench/limits.toml`: a figure that got worse fails here. Whether `limen
-//! bench --shared-lines` sees a line that several processors write, and only that; and whether the TLBs of
+//! The counts of `limen bench` against `bench/limits.toml`: a figure that got worse fails here. Whether
+//! `limen bench --shared-lines` sees a line that several processors write, and only that. Whether the TLBs of
 //! `limen bench --map` miss as often as they should.
 
 use std::process::{Command, Stdio};

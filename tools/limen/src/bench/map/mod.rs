@@ -1,5 +1,5 @@
 //! `limen bench --map`: what the kernel's map costs, by blocks and by pages. How many tables there are and
-//! how much memory is left, at several sizes of memory; and how often TLBs like a real processor's would miss.
+//! how much memory is left, at several sizes of memory; how often TLBs like a real processor's would miss.
 
 mod reach;
 mod show;
