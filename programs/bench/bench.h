@@ -23,7 +23,7 @@ struct row {
 };
 
 extern const struct row call_rows[], signal_rows[], fault_rows[], region_rows[], process_rows[],
-    switch_rows[], file_rows[], wait_rows[], timer_rows[], shared_rows[];
+    switch_rows[], file_rows[], wait_rows[], timer_rows[], shared_rows[], map_rows[];
 
 /*
  * A measurement: some rounds to warm up, then rounds that count. `operations` is the number of operations in
@@ -62,6 +62,9 @@ void register_rseq(void);
 void share_descriptors(void);
 /* The same; it also shares the directories and the umask, and has looked up a name. */
 void share_directories(void);
+
+/* Tells how the kernel is mapped, before the rows of map.c. */
+void map_report(void);
 
 /* Waits for a child; fails unless it exited with 0. */
 void reap(pid_t child);

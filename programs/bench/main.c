@@ -5,7 +5,8 @@
  *   size=N           only this size of theirs
  *   exec=PATH        run this program instead (its arguments follow, one `arg=` each); several are run in
  *                    turn
- * With SHARED, the rows are those of shared.c: a program of its own, which leaves the other's size alone.
+ * With SHARED, the rows are those of shared.c, with MAP those of map.c: programs of their own, which leave
+ * the other's size alone.
  * Prints, on the console, one line per row and size:
  *   bench NAME SIZE OPERATIONS ROUND...     (what each round took, the clock's own cost taken off)
  *   bench-failed NAME SIZE REASON
@@ -263,6 +264,9 @@ int main(int argc, char **argv) {
     } else {
 #ifdef SHARED
         const struct row *tables[] = {shared_rows};
+#elif defined(MAP)
+        const struct row *tables[] = {map_rows};
+        map_report();
 #else
         const struct row *tables[] = {call_rows,   signal_rows, fault_rows, region_rows, process_rows,
                                       switch_rows, file_rows,   wait_rows,  timer_rows};

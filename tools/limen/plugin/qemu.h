@@ -18,7 +18,7 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_hwaddr;
 enum { NO_REGISTERS = 0 };
-enum { MEM_W = 2 };
+enum { MEM_W = 2, MEM_RW = 3 };
 enum { INLINE_ADD_U64 = 0 };
 
 extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,

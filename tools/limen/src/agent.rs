@@ -119,6 +119,8 @@ pub struct Bench {
     pub hello: PathBuf,
     /// `/init` of the rows of `--shared-lines`, with its symbols.
     pub shared: PathBuf,
+    /// `/init` of the rows of `--map`, with its symbols.
+    pub map: PathBuf,
 }
 
 /// Builds the benchmark programs of one architecture.
@@ -161,6 +163,11 @@ pub fn bench(arch: Arch) -> Result<Bench> {
             "bench-shared",
             &["main", "shared"],
             &["-static", "-no-pie", "-pthread", "-DSHARED"],
+        )?,
+        map: make(
+            "bench-map",
+            &["main", "map", "store"],
+            &["-static", "-no-pie", "-pthread", "-DMAP"],
         )?,
     })
 }

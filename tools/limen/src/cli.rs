@@ -232,6 +232,14 @@ pub struct BenchOptions {
         conflicts_with_all = ["check", "update_limits", "wall", "profile", "html", "svg", "json", "rseq"]
     )]
     pub shared_lines: bool,
+    /// What the kernel's map costs by blocks and by pages: tables, memory, and the misses of simulated TLBs
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "against", "check", "update_limits", "wall", "profile", "rseq", "shared_lines"
+        ]
+    )]
+    pub map: bool,
     /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux`
     /// measures Debian's, `lean` the lean one
     #[arg(long, value_name = "FILE")]

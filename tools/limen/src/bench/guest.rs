@@ -21,6 +21,8 @@ pub struct Guest {
     pub hello: TemporaryFile,
     /// The initramfs with the rows of `--shared-lines`.
     pub shared: TemporaryFile,
+    /// The initramfs with the rows of `--map`.
+    pub map: TemporaryFile,
 }
 
 fn add(archive: &mut Archive, name: &str, path: &Path) -> Result<()> {
@@ -52,10 +54,15 @@ pub fn prepare(arch: Arch) -> Result<Guest> {
     let mut shared = Archive::default();
     add(&mut shared, "init", &programs.shared)?;
     guest_files::add_basics(&mut shared);
+    let mut map = Archive::default();
+    add(&mut map, "init", &programs.map)?;
+    add(&mut map, "tiny", &programs.tiny)?;
+    guest_files::add_basics(&mut map);
     Ok(Guest {
         programs,
         rows: TemporaryFile::new(&rows.finish())?,
         hello: TemporaryFile::new(&hello.finish())?,
         shared: TemporaryFile::new(&shared.finish())?,
+        map: TemporaryFile::new(&map.finish())?,
     })
 }

@@ -24,16 +24,21 @@ pub(super) fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-fn page(reports: &[Report]) -> String {
-    let mut out = format!(
+/// The begin of a page.
+pub(super) fn head(title: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
          content=\"width=device-width\">\n\
-         <title>limen bench</title>\n<style>\n{STYLE}</style>\n<h1>What operations cost</h1>\n\
-         <p>Instructions executed per operation, counted exactly (QEMU, <code>-icount \
+         <title>limen bench</title>\n<style>\n{STYLE}</style>\n<h1>{title}</h1>\n"
+    )
+}
+
+fn page(reports: &[Report]) -> String {
+    let mut out = head("What operations cost")
+        + "<p>Instructions executed per operation, counted exactly (QEMU, <code>-icount \
          shift=0,sleep=off</code>): the same on every host. Linux is Debian's general-purpose configuration, \
          which does more, lean Linux a newer one without what no row needs; both settled, with \
-         <code>mitigations=off</code>. Shorter is better.</p>\n"
-    );
+         <code>mitigations=off</code>. Shorter is better.</p>\n";
     for report in reports {
         section(&mut out, report);
     }
@@ -64,7 +69,7 @@ fn section(out: &mut String, report: &Report) {
                 .iter()
                 .map(|k| k.figures.rows.get(key).map(rows::Figure::per_operation))
                 .collect();
-            bars(out, what, &values);
+            bars(out, what, &values, number);
         }
         let _ = writeln!(out, "</tbody>\n</table>");
     }
@@ -94,8 +99,8 @@ fn legend(out: &mut String, report: &Report) {
     let _ = writeln!(out, "</p>");
 }
 
-/// One operation: a bar per kernel, the longest as wide as the column.
-fn bars(out: &mut String, what: &str, values: &[Option<f64>]) {
+/// One operation: a bar per kernel, the longest as wide as the column. `show` writes a figure.
+pub(super) fn bars(out: &mut String, what: &str, values: &[Option<f64>], show: fn(f64) -> String) {
     let most = values.iter().flatten().copied().fold(0.0, f64::max).max(1e-9);
     let _ = write!(out, "<tr><th scope=\"row\">{}</th><td>", escape(what));
     for (i, value) in values.iter().enumerate() {
@@ -104,7 +109,7 @@ fn bars(out: &mut String, what: &str, values: &[Option<f64>]) {
             let _ = write!(
                 out,
                 "<div class=\"bar\"><i class=\"k{i}\" style=\"width:{width:.1}%\"></i><span>{}</span></div>",
-                number(*value)
+                show(*value)
             );
         }
     }
@@ -227,7 +232,7 @@ fn boots(out: &mut String, report: &Report) {
             .map(|k| value(&k.boot).map(|v| v as f64))
             .collect();
         if values.iter().any(Option::is_some) {
-            bars(&mut rows, what, &values);
+            bars(&mut rows, what, &values, number);
         }
     }
     if !rows.is_empty() {

@@ -10,6 +10,7 @@ mod interrupt;
 mod json;
 mod lean;
 mod limits;
+mod map;
 mod perf;
 mod plugin;
 mod profile;
@@ -78,13 +79,16 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
         return rseq::bench(options);
     }
     let mut arches = Arch::chosen(options.arch);
-    let compares = !(options.check || options.update_limits || options.profile.is_some());
+    let compares = !(options.check || options.update_limits || options.map || options.profile.is_some());
     let lean = options.kernel.as_deref() == Some(LEAN.as_ref());
     if lean || compares && options.against.iter().any(|a| a == LEAN) {
         arches = lean::only_those(arches)?;
     }
     if options.shared_lines {
         return shared::bench(options, arches);
+    }
+    if options.map {
+        return map::bench(options, arches);
     }
     if let Some(name) = &options.profile {
         for arch in arches {

@@ -15,7 +15,7 @@ use crate::{made, packages, tree};
 pub fn built(name: &str) -> Result<PathBuf> {
     let folder = tree::root().join("tools/limen/plugin");
     let source = folder.join(format!("{name}.c"));
-    let sources = [source.clone(), folder.join("qemu.h")];
+    let sources = [source.clone(), folder.join("qemu.h"), folder.join("tlb.h")];
     let made = tree::cache("plugin")?.join(format!("{name}.so"));
     made::ensure(&made, &sources, |new| {
         packages::ensure_tool("cc", &["gcc", "libc6-dev"])?;

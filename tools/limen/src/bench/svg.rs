@@ -53,19 +53,23 @@ const ROW: f64 = 22.0;
 const FARTHEST: f64 = 3.0;
 
 /// One line of a panel: the label and the figures of the kernels.
-type Line<'a> = (&'a str, Vec<Option<f64>>);
+pub type Line = (String, Vec<Option<f64>>);
+/// A panel: its heading, the kernels' names, the lines.
+pub type Panel<'a> = (String, Vec<&'a str>, Vec<Line>);
 
 /// Writes the plot.
 pub fn write(reports: &[Report], path: &Path) -> Result<()> {
-    let panels: Vec<(String, Vec<&str>, Vec<Line>)> = reports
+    let panels: Vec<Panel> = reports
         .iter()
         .map(|report| {
             let names = report.kernels.iter().map(|k| k.kernel.name.as_str()).collect();
-            (report.arch.to_string(), names, lines(report))
+            let heading = format!("{}: instructions per operation", report.arch);
+            (heading, names, lines(report))
         })
         .filter(|(_, _, lines)| !lines.is_empty())
         .collect();
-    let Some(text) = plot(&panels) else {
+    let title = |other: &str| format!("Instructions per operation, as a share of what {other} executes");
+    let Some(text) = plot(&panels, &title, number) else {
         bail!(
             "--svg: no row of the plot was measured on Limen and on another kernel; choose --against, and no \
              --only"
@@ -75,19 +79,23 @@ pub fn write(reports: &[Report], path: &Path) -> Result<()> {
 }
 
 /// The rows that Limen and the first other kernel have.
-fn lines(report: &Report) -> Vec<Line<'_>> {
+fn lines(report: &Report) -> Vec<Line> {
     ROWS.iter()
         .map(|(name, size, label)| {
             let key = ((*name).to_owned(), *size);
             let of = |k: &super::Measured| k.figures.rows.get(&key).map(rows::Figure::per_operation);
-            (*label, report.kernels.iter().map(of).collect::<Vec<_>>())
+            (
+                (*label).to_owned(),
+                report.kernels.iter().map(of).collect::<Vec<_>>(),
+            )
         })
         .filter(|(_, values)| matches!(values[..], [Some(_), Some(other), ..] if other > 0.0))
         .collect()
 }
 
-/// The image; `None` if there is nothing to show.
-fn plot(panels: &[(String, Vec<&str>, Vec<Line>)]) -> Option<String> {
+/// The image; `None` if there is nothing to show. `title` gets the name of the kernel that is compared with,
+/// `show` writes a figure.
+pub fn plot(panels: &[Panel], title: &dyn Fn(&str) -> String, show: fn(f64) -> String) -> Option<String> {
     let (_, names, _) = panels.first()?;
     let across = panels.len().min(2);
     let most = panels.iter().map(|p| p.2.len()).max().unwrap_or(0) as f64;
@@ -96,8 +104,7 @@ fn plot(panels: &[(String, Vec<&str>, Vec<Line>)]) -> Option<String> {
         PANEL * across as f64 + EDGE,
         high * panels.len().div_ceil(2) as f64,
     );
-    let other = escape(names.get(1)?);
-    let title = format!("Instructions per operation, as a share of what {other} executes");
+    let title = escape(&title(names.get(1)?));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n\
@@ -106,7 +113,7 @@ fn plot(panels: &[(String, Vec<&str>, Vec<Line>)]) -> Option<String> {
     for (i, panel) in panels.iter().enumerate() {
         let (x, y) = ((i % 2) as f64 * PANEL + EDGE, (i / 2) as f64 * high);
         let _ = writeln!(out, "<g transform=\"translate({x} {y})\">");
-        draw(&mut out, panel);
+        draw(&mut out, panel, show);
         let _ = writeln!(out, "</g>");
     }
     out += "</svg>\n";
@@ -114,7 +121,7 @@ fn plot(panels: &[(String, Vec<&str>, Vec<Line>)]) -> Option<String> {
 }
 
 /// One panel: a bar for Limen, a line for the kernel that is 100 %, a dot for a third one, and the counts.
-fn draw(out: &mut String, (arch, names, lines): &(String, Vec<&str>, Vec<Line>)) {
+fn draw(out: &mut String, (heading, names, lines): &Panel, show: fn(f64) -> String) {
     let share = |values: &[Option<f64>], i: usize| Some(values.get(i)?.as_ref()? / values[1]?);
     let farthest = lines
         .iter()
@@ -123,11 +130,7 @@ fn draw(out: &mut String, (arch, names, lines): &(String, Vec<&str>, Vec<Line>))
         .min(FARTHEST);
     let x = |share: f64| LABEL + share.min(farthest) / farthest * PLOT;
     let bottom = TOP + lines.len() as f64 * ROW;
-    let _ = writeln!(
-        out,
-        "<text class=\"head\" y=\"24\">{}: instructions per operation</text>",
-        escape(arch)
-    );
+    let _ = writeln!(out, "<text class=\"head\" y=\"24\">{}</text>", escape(heading));
     let mut tick = 0.0;
     while tick <= farthest {
         let at = x(tick);
@@ -199,7 +202,7 @@ fn draw(out: &mut String, (arch, names, lines): &(String, Vec<&str>, Vec<Line>))
                     if i == 0 { "" } else { "soft " },
                     right(i),
                     y + 4.0,
-                    number(*value).trim_end_matches(".0")
+                    show(*value).trim_end_matches(".0")
                 );
             }
         }
@@ -227,13 +230,15 @@ mod tests {
     #[test]
     fn bars_are_shares_of_the_first_other_kernel() {
         let names = vec!["Limen", "lean Linux", "Linux"];
-        let lines = vec![("a<b", vec![Some(50.0), Some(100.0), Some(200.0)])];
-        let text = plot(&[("x86_64".to_owned(), names, lines)]).unwrap();
+        let lines = vec![("a<b".to_owned(), vec![Some(50.0), Some(100.0), Some(200.0)])];
+        let title = |other: &str| format!("as a share of {other}");
+        let text = plot(&[("x86_64".to_owned(), names, lines)], &title, number).unwrap();
+        assert!(text.contains("<title>as a share of lean Linux</title>"), "{text}");
         // The axis ends at 200 %, where the dot is.
         let bar = format!("width=\"{:.1}\" height=\"12\"", PLOT / 4.0);
         assert!(text.contains(&bar), "{text}");
         assert!(text.contains(&format!("cx=\"{:.1}\"", LABEL + PLOT)));
         assert!(text.contains("a&lt;b") && !text.contains("a<b"));
-        assert!(plot(&[]).is_none());
+        assert!(plot(&[], &title, number).is_none());
     }
 }

@@ -1,5 +1,6 @@
-//! The counts of `limen bench` against `bench/limits.toml`: a figure that got worse fails here. And whether
-//! `limen bench --shared-lines` sees a line that several processors write, and only that.
+//! The counts of `limen bench` against `bench/limits.toml`: a figure that got worse fails here. Whether
+//! `limen bench --shared-lines` sees a line that several processors write, and only that. Whether the TLBs of
+//! `limen bench --map` miss as often as they should.
 
 use std::process::{Command, Stdio};
 
@@ -57,7 +58,27 @@ pub fn steps(arch: Arch) -> Vec<Step> {
             "a shared line is seen; {none} calls write none"
         )))
     });
-    [check, shared]
+    let map = Step::on(arch, "bench-map", move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("only for Limen".into()));
+        }
+        // The command itself fails if one of its rows with known answers comes out wrong.
+        let output = Command::new(tree::own_program())
+            .args(["bench", "--map", "--arch", arch.name(), "--only", "fork-exec"])
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start limen bench")?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let row = said.lines().find(|line| line.starts_with("fork-exec "));
+        match row {
+            Some(row) if output.status.success() => Ok(Verdict::Passed(row.to_owned())),
+            None if output.status.success() && said.contains("no guest with") => {
+                Ok(Verdict::Skipped(said.trim().to_owned()))
+            }
+            _ => bail!("{said}{}", String::from_utf8_lossy(&output.stderr)),
+        }
+    });
+    [check, shared, map]
         .map(|step| step.after(format!("boot-{arch}")))
         .into()
 }
