@@ -303,8 +303,6 @@ owed! {
     uaccess::exchange_rseq => unsafe fn(usize, [u64; 2]) -> Option<[u64; 3]>;
     /// Whether a legacy `struct rseq` says what its thread was told, and no critical section: see each.
     uaccess::rseq_as_told::<0, 4> => unsafe fn(*const u8) -> bool;
-    /// Stores 32 bits to a kernel address; `false` if that is not allowed there. Any.
-    uaccess::probe_store => unsafe fn(usize, u32) -> bool;
     /// Where to go on if the instruction there faults for good. In an exception.
     uaccess::fixup => fn(usize) -> Option<usize>;
     /// Of the kernel's memory (`nofault`): what may fault is the function's first instruction. Address,

@@ -635,6 +635,12 @@ fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot
         }
         return;
     }
+    if nofault::is_nofault(frame.ip())
+        && let Some(fixup) = uaccess::fixup(frame.ip())
+    {
+        frame.set_ip(fixup);
+        return;
+    }
     let what = if access.contains(Prot::WRITE) {
         "write to"
     } else if access.contains(Prot::EXEC) {
@@ -642,12 +648,6 @@ fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot
     } else {
         "read of"
     };
-    if nofault::is_nofault(frame.ip())
-        && let Some(fixup) = uaccess::fixup(frame.ip())
-    {
-        frame.set_ip(fixup);
-        return;
-    }
     let note = if super::stack::is_guard(addr) {
         " (kernel stack overflow?)"
     } else {

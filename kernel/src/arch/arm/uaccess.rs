@@ -210,26 +210,6 @@ words!(get_pair, put_pair, [u64; 2], "two words of 64 bits":
     a "ldr {a}, [{addr}]" "str {a}, [{addr}]", b "ldr {b}, [{addr}, #4]" "str {b}, [{addr}, #4]",
     c "ldr {c}, [{addr}, #8]" "str {c}, [{addr}, #8]", d "ldr {d}, [{addr}, #12]" "str {d}, [{addr}, #12]");
 
-/// Stores 32 bits to a kernel address; `false` if that is not allowed there.
-///
-/// # Safety
-/// Whatever is there may be overwritten.
-#[inline(never)]
-pub unsafe fn probe_store(at: usize, value: u32) -> bool {
-    // SAFETY: the caller's promise; a fault is told by the result.
-    unsafe {
-        asm!(
-            "2: str {value}, [{at}]",
-            may_fault!("2b", "{no}"),
-            value = in(reg) value,
-            at = in(reg) at,
-            no = label { return false },
-            options(nostack, preserves_flags),
-        );
-    }
-    true
-}
-
 /// Stores `count` words of 16 bits, at least one, to user `to` and every 8 bytes behind it, from kernel
 /// `from` and every 8 bytes behind that: the results of `poll`. `false` after a fault, with some of them
 /// stored.

@@ -112,26 +112,6 @@ macro_rules! word {
 word!(get_u32, put_u32, u32, "32", "w");
 word!(get_u64, put_u64, u64, "64", "x");
 
-/// Stores 32 bits to a kernel address; `false` if that is not allowed there.
-///
-/// # Safety
-/// Whatever is there may be overwritten.
-#[inline(never)]
-pub unsafe fn probe_store(at: usize, value: u32) -> bool {
-    // SAFETY: the caller's promise; a fault is told by the result.
-    unsafe {
-        asm!(
-            "2: str {value:w}, [{at}]",
-            may_fault!("2b", "{no}"),
-            value = in(reg) value,
-            at = in(reg) at,
-            no = label { return false },
-            options(nostack, preserves_flags),
-        );
-    }
-    true
-}
-
 /// Reads two words of 64 bits at any address; `None` on a fault.
 ///
 /// # Safety

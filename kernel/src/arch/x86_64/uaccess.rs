@@ -147,38 +147,6 @@ macro_rules! repeat {
     }};
 }
 
-/// Stores 32 bits to a kernel address; `false` if that is not allowed there.
-///
-/// # Safety
-/// Whatever is there may be overwritten.
-pub unsafe fn probe_store(at: usize, value: u32) -> bool {
-    // SAFETY: the caller's promise; a fault is told by the result.
-    unsafe { probe(at, value) }
-}
-
-/// The store, the first instruction, may fault at any address; that of [`may_fault`] only at the user's.
-#[unsafe(naked)]
-unsafe extern "sysv64" fn probe(at: usize, value: u32) -> bool {
-    core::arch::naked_asm!(
-        "mov [rdi], esi",
-        "mov eax, 1",
-        "ret",
-        "2: xor eax, eax",
-        "ret",
-        may_fault!("{probe}", "2b"),
-        probe = sym probe,
-    )
-}
-
-/// Where to go on if the instruction there faulted at an address of the kernel's. `None`: that is a bug.
-pub fn probe_fixup(ip: usize) -> Option<usize> {
-    if ip == probe as *const () as usize {
-        fixup(ip)
-    } else {
-        None
-    }
-}
-
 /// Copies between user and kernel memory; returns how many bytes were *not* copied.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use super::Status;
 use crate::arch::mmu::USER_END;
-use crate::arch::uaccess;
+use crate::arch::nofault::put_kernel_nofault;
 use crate::mm::vmap::{self, Zone};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, Prot, reserve};
 use crate::sync::Mutex;
@@ -168,7 +168,7 @@ pub extern "C" fn set_nx(at: *mut u8, pages: i32) -> Status {
 pub unsafe extern "C" fn probe_write(at: *mut u32, value: u32) -> Status {
     let at = at as usize;
     // SAFETY: the module's promise: what is there may be overwritten.
-    if at <= USER_END || !at.is_multiple_of(4) || !unsafe { uaccess::probe_store(at, value) } {
+    if at <= USER_END || !at.is_multiple_of(4) || !unsafe { put_kernel_nofault(at, value) } {
         return -i32::from(Errno::EFAULT.get());
     }
     0
