@@ -163,7 +163,7 @@ pub struct TestOptions {
     /// Only the tests of this architecture (and those of none) [default: all that are supported]
     #[arg(long)]
     pub arch: Option<Arch>,
-    /// Only the tests whose name contains this
+    /// Only the test of this name, or, if there is none, those whose names contain it
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     /// List the tests instead of running them

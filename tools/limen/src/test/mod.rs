@@ -204,6 +204,9 @@ const LENGTHY: &[&str] = &[
     "lockdep-busybox-arm64",
     "lockdep-busybox-powerpc64",
     "lockdep-busybox-x86_64",
+    "lockdep-modules-arm",
+    "lockdep-modules-arm64",
+    "lockdep-modules-powerpc64",
     "lockdep-powerpc64",
     "map-long-arm",
     "map-long-arm64",
@@ -277,12 +280,23 @@ enum State {
 /// Runs the tests; returns the exit status.
 pub fn test(options: &TestOptions) -> Result<i32> {
     let arches = Arch::chosen(options.arch);
-    let chosen = |s: &Step| {
-        s.arch.is_none_or(|a| arches.contains(&a))
-            && (options.only.is_empty() || options.only.iter().any(|o| s.name.contains(o.as_str())))
-            && !(options.quick && s.long)
+    let steps = steps();
+    // Of a name that a step has, no other steps are meant.
+    let whole = |name: &String| steps.iter().any(|s| s.name == *name);
+    let only: Vec<(&str, bool)> = options.only.iter().map(|o| (o.as_str(), whole(o))).collect();
+    let named = |s: &Step| {
+        let is = |&(name, whole): &(&str, bool)| {
+            if whole {
+                s.name == name
+            } else {
+                s.name.contains(name)
+            }
+        };
+        only.is_empty() || only.iter().any(is)
     };
-    let steps = with_what_they_need(steps(), chosen);
+    let chosen =
+        |s: &Step| s.arch.is_none_or(|a| arches.contains(&a)) && named(s) && !(options.quick && s.long);
+    let steps = with_what_they_need(steps, chosen);
     if options.list {
         steps
             .iter()
