@@ -275,6 +275,8 @@ owed! {
     /// address.
     kernel_map::show => fn(&mut dyn core::fmt::Write, &Run) -> core::fmt::Result;
     kernel_map::SHOWS_MEMORY => bool;
+    /// Self-tests of what only this processor's map has.
+    kernel_map::TESTS => &'static [crate::selftest::Test];
 }
 
 // User memory, in a thread. A page that is not there is brought in, which may sleep; where that is forbidden

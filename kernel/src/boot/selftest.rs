@@ -11,6 +11,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("mm", crate::mm::selftest::TESTS),
     ("map", crate::mm::MAP_FAULT_TESTS),
     ("map", crate::mm::MAP_TESTS),
+    ("map", crate::arch::kernel_map::TESTS),
     ("sched", crate::sched::selftest::TESTS),
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),

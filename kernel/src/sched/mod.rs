@@ -98,7 +98,7 @@ fn new_idle() -> Arc<Task> {
     Task::new_kernel("swapper", stack, context, true)
 }
 
-/// Starts the other CPUs and waits until they are online. CPUs that are not after a second are left out.
+/// Starts the other CPUs and waits until they are online. CPUs that have not begun after a second are left out.
 pub fn start_secondaries() {
     let count = smp::count().min(MAX_CPUS);
     let mut wanted = CpuSet::EMPTY.with(0);
@@ -136,7 +136,8 @@ pub fn start_secondaries() {
             }
         }
     }
-    let limit = crate::time::now_ns() + 1_000_000_000;
+    // Each has begun, so it comes; but a virtual one may be given no time for long.
+    let limit = crate::time::now_ns() + 10_000_000_000;
     while online() != wanted {
         if crate::time::now_ns() > limit {
             warning!("CPUs {:#x} of {:#x} are online", online().bits(), wanted.bits());

@@ -5,6 +5,7 @@ use super::{patch, sysreg};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_arm_registers::Features;
+use limen_linux_abi::Errno;
 
 /// `MVFR0` and `MVFR1`.
 static FLOAT: AtomicU64 = AtomicU64::new(0);
@@ -39,9 +40,12 @@ pub fn options(words: &str) {
     patch::text_has_changed();
 }
 
-/// Whether this CPU can run on the kernel's map: any.
-pub(super) fn fits() -> bool {
-    true
+/// A CPU has come to the kernel's map: any can run on it.
+pub(super) fn arrive(_cpu: usize) {}
+
+/// The starter's part of that.
+pub(super) fn receive(_cpu: usize) -> Result<(), Errno> {
+    Ok(())
 }
 
 /// On every CPU, once the final map is live: traps, what user mode may do.

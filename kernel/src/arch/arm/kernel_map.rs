@@ -14,6 +14,8 @@ pub(super) const FIXED: usize = 0xffe0_0000;
 pub const AREAS: usize = 5;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
+/// Nothing is tested here.
+pub const TESTS: &[crate::selftest::Test] = &[];
 
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {

@@ -1,10 +1,18 @@
 //! Whether the size of a live mapping may change in one store (`FEAT_BBM` level 2, and no TLB conflict
 //! abort): known of some processors by name, as on Linux, and trusted of those that are software.
 //! `arm64.bbml2=` on the command line decides otherwise. The rules are `limen_linear_map::rule`'s.
+//!
+//! The boot CPU decides for itself; so it is with live changes that the first map is made. When a CPU comes that
+//! cannot bear them, the others change to break before make for good, and only then does it take part. Until
+//! then it uses nothing but the image, its stack and words of the image, which are not in blocks whose size
+//! changes.
 
 use super::sysreg;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::mm::linear;
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_linear_map::{Rule, rule};
+use limen_linux_abi::Errno;
 
 /// Whether all CPUs can.
 static LIVE: AtomicBool = AtomicBool::new(false);
@@ -12,6 +20,10 @@ static LIVE: AtomicBool = AtomicBool::new(false);
 static OFF: AtomicBool = AtomicBool::new(false);
 /// Whether the command line says that they can.
 static FORCE: AtomicBool = AtomicBool::new(false);
+/// CPUs, as bits, of which `arm64.bbml2_lacks=` says that they cannot, for tests: the first 64.
+static LACKS: AtomicU64 = AtomicU64::new(0);
+/// A CPU waits in [`arrive`] that cannot.
+static WAITS: AtomicBool = AtomicBool::new(false);
 
 /// A processor: implementer and part (`MIDR_EL1`), and from which revision to which (variant and revision, of
 /// four bits each) it is known to change sizes rightly and to raise no TLB conflict aborts.
@@ -34,8 +46,11 @@ const KNOWN: [Known; 6] = [
 /// Implementer 0 is for software, `Q` is QEMU's `max`: it says what it has.
 const SOFTWARE: (u64, u64) = (0, b'Q' as u64);
 
-/// Whether this CPU can.
-fn has() -> bool {
+/// Whether this CPU, of that number, can.
+fn has(cpu: usize) -> bool {
+    if LACKS.load(Relaxed) >> cpu.min(63) & 1 != 0 {
+        return false;
+    }
     let midr = sysreg::read!("midr_el1");
     let (implementer, part) = (midr >> 24 & 0xff, midr >> 4 & 0xfff);
     let revision = midr >> 16 & 0xf0 | midr & 0xf;
@@ -50,6 +65,13 @@ fn has() -> bool {
 /// Decides for the boot CPU, by the command line and by itself.
 pub(super) fn init(words: &str) {
     for word in words.split_ascii_whitespace() {
+        if let Some(list) = word.strip_prefix("arm64.bbml2_lacks=") {
+            let numbers = list.split(',').filter_map(|n| n.parse::<u32>().ok());
+            let bits = numbers
+                .filter_map(|n| 1u64.checked_shl(n))
+                .fold(0, |all, bit| all | bit);
+            LACKS.store(bits, Relaxed);
+        }
         match word.strip_prefix("arm64.bbml2=") {
             Some("off") => OFF.store(true, Relaxed),
             Some("on") => OFF.store(false, Relaxed),
@@ -60,13 +82,33 @@ pub(super) fn init(words: &str) {
             _ => {}
         }
     }
-    LIVE.store(!off() && (FORCE.load(Relaxed) || has()), Relaxed);
+    LIVE.store(!off() && (FORCE.load(Relaxed) || has(0)), Relaxed);
 }
 
-/// Whether this CPU may take part: if sizes change live, it must be able to bear that. Another one's map is
-/// not made again.
-pub(super) fn fits() -> bool {
-    !live() || FORCE.load(Relaxed) || has()
+/// A CPU of that number has come to the kernel's map: returns when it may use it. If sizes change live and it
+/// cannot bear that, its starter must see to it ([`receive`]).
+pub(super) fn arrive(cpu: usize) {
+    if FORCE.load(Relaxed) || has(cpu) {
+        return;
+    }
+    if live() {
+        WAITS.store(true, Release);
+    }
+    while LIVE.load(Acquire) {
+        spin_loop();
+    }
+}
+
+/// If CPU `cpu`, which is being started, waits in [`arrive`]: sizes change no more while others read, for good.
+/// Thread, at boot: nothing else changes the map. Errors: that is not possible, and it must not begin.
+pub(super) fn receive(cpu: usize) -> Result<(), Errno> {
+    if !WAITS.swap(false, Acquire) {
+        return Ok(());
+    }
+    linear::before_alone()?;
+    LIVE.store(false, Release);
+    info!("CPU {cpu} cannot bear live changes of the kernel map (FEAT_BBM): from now on all wait for them");
+    Ok(())
 }
 
 /// Whether the command line takes it away: then the map is of pages, as Linux's on processors without it.

@@ -53,10 +53,7 @@ pub fn options(words: &str) {
     super::bbm::init(words);
 }
 
-/// Whether this CPU can run on the kernel's map, whose sizes may change in a way that not all can bear.
-pub(super) fn fits() -> bool {
-    super::bbm::fits()
-}
+pub(super) use super::bbm::{arrive, receive};
 
 /// On every CPU, once the final map is live: traps, what user mode may do.
 pub fn init() {

@@ -110,6 +110,23 @@ pub fn is_system_call() -> bool {
     sysreg::read!("esr_el1") as u32 >> 26 == class::SVC64 as u32
 }
 
+/// A TLB conflict abort: this CPU has two translations of the address, from before and after a change of a
+/// block's size. It forgets all of them, and the access is tried again. `false`: it is something else.
+#[cold]
+pub(super) fn forgets(syndrome: &Syndrome) -> bool {
+    /// `ESR_EL1.DFSC` and `IFSC`.
+    const CONFLICT: u64 = 0x30;
+    let abort = matches!(
+        syndrome.class(),
+        class::DATA_USER | class::INSTRUCTION_USER | class::DATA_KERNEL | class::INSTRUCTION_KERNEL
+    );
+    let conflict = abort && syndrome.esr & 0x3f == CONFLICT;
+    if conflict {
+        sysreg::flush_own();
+    }
+    conflict
+}
+
 /// Any synchronous exception from user mode but a system call.
 #[inline(always)]
 pub fn from_user<const TRACKED: bool>(frame: &mut Frame, syndrome: Syndrome) {
@@ -141,6 +158,9 @@ fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
 #[cold]
 #[inline(never)]
 fn user_abort_for_good(syndrome: &Syndrome, abort: Abort, addr: usize) {
+    if forgets(syndrome) {
+        return;
+    }
     Fault::remember(syndrome.for_user(addr), addr);
     match abort {
         Abort::Page => signal::force_fault(SIGSEGV, SEGV_MAPERR, addr),
@@ -207,6 +227,9 @@ pub fn from_kernel<const TRACKED: bool>(frame: &mut Frame, syndrome: Syndrome) {
 }
 
 fn kernel(frame: &mut Frame, syndrome: &Syndrome) {
+    if forgets(syndrome) {
+        return;
+    }
     if syndrome.class() == class::DATA_KERNEL
         && let Some(fixup) = uaccess::fixup(frame.pc)
     {

@@ -1,9 +1,12 @@
 //! The kernel's own map, as `crates/linear-map` knows it.
 
 use super::bbm;
+use super::exception::{Syndrome, forgets};
 pub use super::image::image;
 use super::mmu::{self, Entry, IMAGE_BASE, LARGEST_LEAF, LINEAR_BASE, MODULES, VMAP};
+use crate::check;
 use crate::mm::kernel_map::{Area, Run, Size};
+use crate::selftest::Test;
 use core::fmt::{Result, Write};
 use limen_linear_map::{Access, Map, Table};
 
@@ -13,6 +16,8 @@ pub(super) const FIXED: usize = IMAGE_BASE + (1 << 30) - (2 << 20);
 pub const AREAS: usize = 6;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
+/// What only arm64 has.
+pub const TESTS: &[Test] = &[("a TLB conflict abort is survived", conflict)];
 
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {
@@ -92,4 +97,24 @@ pub fn show(out: &mut dyn Write, run: &Run) -> Result {
     )?;
     columns.iter().try_for_each(|column| write!(out, " {column}"))?;
     writeln!(out)
+}
+
+/// QEMU raises no TLB conflict aborts, so that the handler is called with what the processor would say: class
+/// and fault status code.
+fn conflict() -> core::result::Result<(), &'static str> {
+    let abort = |class: u64, status: u64| {
+        forgets(&Syndrome {
+            esr: class << 26 | status,
+            far: LINEAR_BASE as u64,
+        })
+    };
+    // Instruction and data aborts, of user mode and of the kernel.
+    for class in [0x20, 0x21, 0x24, 0x25] {
+        check!(abort(class, 0x30));
+        // A translation fault.
+        check!(!abort(class, 0x07));
+    }
+    // `svc`, whose number is in these bits.
+    check!(!abort(0x15, 0x30));
+    Ok(())
 }

@@ -24,38 +24,51 @@ pub(super) fn init() {
 
 /// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
 /// [`crate::arch::above::secondary`].
-/// Returns when it has begun.
+/// Returns when it has begun. Errors but `ETIMEDOUT`: it came, and the kernel's map cannot be such that it
+/// may use it.
 pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
     START.stack_top.store(stack_top, Ordering::Relaxed);
-    START
-        .local
-        .store(core::ptr::from_ref(local).cast_mut(), Ordering::Release);
+    let local = core::ptr::from_ref(local).cast_mut();
+    START.local.store(local, Ordering::Release);
     START.publish();
     // It begins where the boot CPU did: with the image's first instruction.
     let entry = kmap::image_to_phys(mmu::IMAGE_BASE);
     if !board::start(cpu, entry) {
         psci::cpu_on(cpus::mpidr(cpu), entry, 0)?;
     }
+    let mut refused = Errno::ETIMEDOUT;
     let deadline = time::now_ns() + 1_000_000_000;
-    while !START.local.load(Ordering::Acquire).is_null() {
-        if time::now_ns() > deadline {
-            return Err(Errno::ETIMEDOUT);
-        }
+    while time::now_ns() < deadline && !START.local.load(Ordering::Acquire).is_null() {
         core::hint::spin_loop();
+        if let Err(errno) = cpu::receive(cpu) {
+            refused = errno;
+            break;
+        }
     }
-    Ok(())
+    // From here on it may not begin.
+    if claim(local) { Err(refused) } else { Ok(()) }
+}
+
+/// Ends a start: only one of the CPU that comes and its starter can.
+fn claim(local: *mut CpuLocal) -> bool {
+    let none = core::ptr::null_mut();
+    START
+        .local
+        .compare_exchange(local, none, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
 }
 
 /// A secondary CPU's first function where the kernel is linked: on its idle stack, interrupts off, on the
 /// kernel map.
 pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
-    if !cpu::fits() {
-        // The starter says that it did not come.
+    // SAFETY: the starter made the block, and leaves it.
+    cpu::arrive(unsafe { (*local).id });
+    if !claim(local.cast_mut()) {
+        // The starter waits no more. Nothing may be used here: changes of the map do not wait for this CPU.
         loop {
             core::hint::spin_loop();
         }
     }
-    START.local.store(core::ptr::null_mut(), Ordering::Release);
     sysreg::set_local(local);
     // SAFETY: the thread is from this CPU's own block, which the starter filled in.
     unsafe { sysreg::set_thread((*local).current) }

@@ -20,6 +20,8 @@ unsafe extern "C" {
 pub const AREAS: usize = 2;
 /// Lines have the memory's address.
 pub const SHOWS_MEMORY: bool = true;
+/// Nothing is tested here.
+pub const TESTS: &[crate::selftest::Test] = &[];
 
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {

@@ -2,7 +2,7 @@
 
 use super::layout::to_phys;
 use super::stack::LEAST;
-use super::{cpu, cpus, devicetree, interrupt, rtas, spr};
+use super::{cpu, cpus, devicetree, interrupt, irq, rtas, spr, time};
 use crate::mm::KernelStack;
 use crate::sched::cpu::CpuLocal;
 use crate::sync::MAX_CPUS;
@@ -61,7 +61,7 @@ pub(super) fn init() {
 }
 
 /// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
-/// [`crate::arch::above::secondary`]. Returns once the start was requested.
+/// [`crate::arch::above::secondary`]. Returns when it has begun.
 pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
     unsafe extern "C" {
         fn secondary_start();
@@ -72,20 +72,44 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
         .function
         .store(secondary as *const () as usize, Ordering::Relaxed);
     start.msr.store(spr::MSR_KERNEL, Ordering::Relaxed);
-    start
-        .argument
-        .store(core::ptr::from_ref(local).addr(), Ordering::Relaxed);
+    let local = core::ptr::from_ref(local).addr();
+    start.argument.store(local, Ordering::Relaxed);
     let entry = to_phys(secondary_start as *const () as usize);
     let argument = to_phys(core::ptr::from_ref(start).addr());
     // SAFETY: a barrier: what the new CPU reads is written before it starts.
     unsafe { asm!("sync", options(nostack, preserves_flags)) }
     let arguments = [cpus::server(cpu) as u32, entry as u32, argument as u32];
     rtas::call::<1>("start-cpu", &arguments).ok_or(Errno::ENODEV)?;
-    Ok(())
+    let deadline = time::now_ns() + 1_000_000_000;
+    while time::now_ns() < deadline && start.argument.load(Ordering::Acquire) != 0 {
+        irq::spin_hint();
+    }
+    // From here on it may not begin.
+    if claim(local) {
+        Err(Errno::ETIMEDOUT)
+    } else {
+        Ok(())
+    }
+}
+
+/// Ends the start of the CPU with this block: only one of the CPU that comes and its starter can.
+fn claim(local: usize) -> bool {
+    START.iter().any(|start| {
+        start
+            .argument
+            .compare_exchange(local, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    })
 }
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.
 extern "C" fn secondary(local: *const CpuLocal) -> ! {
+    if !claim(local.addr()) {
+        // The starter waits no more. Nothing may be used here: changes of the map do not wait for this CPU.
+        loop {
+            irq::spin_hint();
+        }
+    }
     cpus::set_local(local);
     cpu::init();
     interrupt::init_cpu();

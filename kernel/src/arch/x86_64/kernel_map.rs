@@ -34,6 +34,8 @@ pub(super) fn image_phys(virt: usize) -> u64 {
 pub const AREAS: usize = 4;
 /// Lines have no addresses of memory.
 pub const SHOWS_MEMORY: bool = false;
+/// Nothing is tested here.
+pub const TESTS: &[crate::selftest::Test] = &[];
 
 /// The form of the tables, the rule for sizes, the root.
 pub fn map() -> Map {

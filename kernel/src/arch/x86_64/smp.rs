@@ -86,7 +86,8 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     START.main.store(secondary_main as *mut (), Ordering::Relaxed);
     // The kernel's tables have pages that are not executable.
     START.efer.store((EFER_LME | EFER_NXE) as u32, Ordering::Relaxed);
-    LOCAL.store(core::ptr::from_ref(local) as usize, Ordering::Release);
+    let local = core::ptr::from_ref(local) as usize;
+    LOCAL.store(local, Ordering::Release);
     let taken = |within: u64| {
         let until = time::now_ns() + within;
         while LOCAL.load(Ordering::Acquire) != 0 && time::now_ns() < until {
@@ -103,27 +104,42 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
         return Ok(());
     }
     apic::send(id, startup);
-    if taken(1000 * MILLISECOND) {
-        Ok(())
-    } else {
+    // From then on it may not begin.
+    if !taken(1000 * MILLISECOND) && claim(local) {
         Err(Errno::ETIMEDOUT)
+    } else {
+        Ok(())
     }
+}
+
+/// Ends a start: only one of the CPU that comes and its starter can.
+fn claim(local: usize) -> bool {
+    LOCAL
+        .compare_exchange(local, 0, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
 }
 
 /// The first Rust code of a CPU other than the boot CPU: on its idle stack, interrupts off.
 extern "C" fn secondary_main() -> ! {
-    let local = LOCAL.load(Ordering::Acquire) as *const CpuLocal;
+    let local = LOCAL.load(Ordering::Acquire);
+    let emergency = EMERGENCY.load(Ordering::Relaxed) as *mut EmergencyStacks;
+    if local == 0 || !claim(local) {
+        // The starter waits no more. Nothing may be used here: this CPU is not told of changes of the map.
+        loop {
+            irq::spin_hint();
+        }
+    }
+    let local = local as *const CpuLocal;
     // SAFETY: the starter made `local` and the emergency stacks for this CPU; the kernel's map is the one in
     // use, less the page it came by.
     unsafe {
         cpu::write_cr3(mmu::kernel_root().as_u64());
         cpu::enable();
-        descriptor::load(local, EMERGENCY.load(Ordering::Relaxed) as *mut EmergencyStacks);
+        descriptor::load(local, emergency);
     }
     fpu::init();
     apic::enable();
     time::start_cpu();
     tlb::set_online(cpu_id());
-    LOCAL.store(0, Ordering::Release);
     crate::arch::above::secondary()
 }

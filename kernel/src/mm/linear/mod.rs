@@ -25,7 +25,7 @@ use crate::sched::{call, preempt};
 use crate::sync::IrqSpinGuard;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use limen_linear_map::{
-    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Report, Reserve, Step, rule,
+    self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Report, Reserve, Step, rule,
 };
 use limen_linux_abi::Errno;
 use tables::{Live, MAP, Pool, Window, refill, write};
@@ -344,8 +344,9 @@ const NOTHING: Edit = Edit {
     set: Access::empty(),
 };
 
-/// Makes pages of all blocks of the linear map.
-fn to_pages() -> Result<(), Errno> {
+/// Makes smaller leaves of all leaves of the linear map of which `ends` says where those are to begin and end,
+/// once or again. There are no groups afterwards. Boot: nobody else changes the map.
+fn divide(ends: impl Fn(&Mapped, u64) -> Option<(u64, u64)>) -> Result<(), Errno> {
     let map = Map {
         groups: false,
         ..kernel_map::map()
@@ -353,16 +354,39 @@ fn to_pages() -> Result<(), Errno> {
     let area = &kernel_map::areas()[0];
     let page = map.geometry.level(0).size();
     let mut at = area.start;
-    // Boot: nobody else changes the map.
-    while let Some(found) = map
-        .leaves(&Live, at, area.end)
-        .find(|found| found.level > 0 || found.leaf.grouped)
-    {
-        let middle = (found.addr + page, found.addr + 2 * page);
-        change(&map, middle, NOTHING, Merge::No, Reason::Pages)?;
-        at = found.addr;
+    let next = |at| {
+        let mut leaves = map.leaves(&Live, at, area.end);
+        leaves.find_map(|found| Some((found.addr, ends(&found, page)?)))
+    };
+    while let Some((addr, range)) = next(at) {
+        change(&map, range, NOTHING, Merge::No, Reason::Pages)?;
+        at = addr;
     }
     Ok(())
+}
+
+/// Makes pages of all blocks of the linear map.
+fn to_pages() -> Result<(), Errno> {
+    divide(|found, page| {
+        let middle = (found.addr + page, found.addr + 2 * page);
+        (found.level > 0 || found.leaf.grouped).then_some(middle)
+    })
+}
+
+/// Sizes will not change live any more: makes the map one that other CPUs can wait for. Boot, thread, as long
+/// as nothing else changes the map. Errors: `EBUSY` with `debug_pagealloc`, which changes it where nobody can
+/// wait; `ENOMEM`.
+pub fn before_alone() -> Result<(), Errno> {
+    if frame::debug_pagealloc::is_wanted() && !FIXED.load(Relaxed) {
+        return Err(Errno::EBUSY);
+    }
+    // Groups are not made then.
+    divide(|found, _| {
+        found
+            .leaf
+            .grouped
+            .then_some((found.addr, found.addr + found.size))
+    })
 }
 
 /// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.
