@@ -10,6 +10,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("arch", crate::arch::index::TESTS),
     ("mm", crate::mm::selftest::TESTS),
     ("map", crate::mm::MAP_FAULT_TESTS),
+    ("map", crate::mm::MAP_COST_TESTS),
     ("map", crate::mm::MAP_TESTS),
     ("map", crate::arch::kernel_map::TESTS),
     ("sched", crate::sched::selftest::TESTS),

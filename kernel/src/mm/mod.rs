@@ -19,6 +19,7 @@ pub mod layout;
 pub mod limits;
 pub mod linear;
 pub use linear::selftest::TESTS as MAP_TESTS;
+pub use linear::selftest_cost::TESTS as MAP_COST_TESTS;
 pub use linear::selftest_faults::TESTS as MAP_FAULT_TESTS;
 pub mod mmap;
 pub mod oom;

@@ -10,6 +10,7 @@
 //! page of its own ([`Window`]) if it lies there.
 
 pub(super) mod selftest;
+pub(super) mod selftest_cost;
 pub(super) mod selftest_faults;
 mod set;
 mod tables;

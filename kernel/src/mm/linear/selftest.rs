@@ -77,7 +77,7 @@ pub(super) fn pattern_word(page: usize) -> u32 {
     u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-fn found(at: usize) -> Option<Mapped> {
+pub(super) fn found(at: usize) -> Option<Mapped> {
     let _lock = MAP.lock();
     map().at(&Live, crate::arch::kernel_map::address(at))
 }

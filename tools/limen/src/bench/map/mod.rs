@@ -1,6 +1,8 @@
 //! `limen bench --map`: what the kernel's map costs, by blocks and by pages. How many tables there are and
-//! how much memory is left, at several sizes of memory; how often TLBs like a real processor's would miss.
+//! how much memory is left, at several sizes of memory; what a change costs; how often TLBs like a real
+//! processor's would miss.
 
+mod changes;
 mod reach;
 mod show;
 mod told;
@@ -59,6 +61,8 @@ struct Report {
     cpu: String,
     /// By memory in MiB.
     boots: Vec<(u64, Both<Told>)>,
+    /// By leaf.
+    changes: Vec<changes::Change>,
     /// By row, in their order.
     rows: Vec<(&'static str, &'static str, Both<Reach>)>,
 }
@@ -73,7 +77,9 @@ impl Report {
 
 /// Measures and prints; the exit status.
 pub fn bench(options: &BenchOptions, arches: Vec<Arch>) -> Result<i32> {
-    let mut rows = [MEMORY].into_iter().chain(reach::ROWS.iter().map(|r| r.0));
+    let mut rows = [MEMORY, changes::NAME]
+        .into_iter()
+        .chain(reach::ROWS.iter().map(|r| r.0));
     if !rows.any(|row| super::wanted(options, row)) {
         let only = options.only.join(",");
         bail!("--only {only}: the rows of --map are in docs/bench.md");
@@ -132,6 +138,10 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
         }
     }
     let wanted = |row: &str| super::wanted(options, row);
+    let mut changes = Vec::new();
+    if wanted(changes::NAME) && has_room(arch, changes::memory(arch)) {
+        changes = changes::measure(subject)?;
+    }
     let mut rows = Vec::new();
     if reach::ROWS.iter().any(|r| wanted(r.0)) && has_room(arch, reach::memory(arch)) {
         let [mut blocks, mut pages] =
@@ -146,6 +156,7 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
         arch,
         cpu,
         boots,
+        changes,
         rows,
     })
 }

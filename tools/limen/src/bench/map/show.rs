@@ -9,6 +9,7 @@ use super::super::html;
 use super::super::rows::number;
 use super::super::svg;
 use super::super::table::whole;
+use super::changes::{self, Change};
 use super::reach::{self, Reach};
 use super::told::Told;
 use super::{Both, How, Report};
@@ -89,6 +90,28 @@ pub fn print(report: &Report) {
             "", "saved"
         );
     }
+    if !report.changes.is_empty() {
+        println!();
+        println!(
+            "{}: instructions of a change of one page ({}, -cpu {})",
+            report.arch,
+            memory(changes::memory(report.arch)),
+            report.cpu
+        );
+        println!();
+        println!(
+            "{:<24} {:>10} {:>15}",
+            "in a leaf of", "read-only", "writable again"
+        );
+    }
+    for change in &report.changes {
+        println!(
+            "{:<24} {:>10} {:>15}",
+            leaf(change),
+            whole(change.split),
+            whole(change.merge)
+        );
+    }
     if !report.rows.is_empty() {
         println!();
         println!(
@@ -125,6 +148,12 @@ pub fn print(report: &Report) {
             How::Pages.words(report.arch).join(" ")
         );
     }
+}
+
+/// A leaf of which a page is changed.
+fn leaf(change: &Change) -> String {
+    let group = if change.grouped { ", one of a group" } else { "" };
+    size(change.kib) + group
 }
 
 /// All figures that can be compared: what is shown, a short name, and the figures.
@@ -185,8 +214,32 @@ pub fn html(reports: &[Report]) -> String {
             html::bars(&mut out, &what, &values.map(Some), rate);
         }
         let _ = writeln!(out, "</tbody>\n</table>");
+        changes_html(&mut out, report);
     }
     out
+}
+
+/// What changes cost, if that was measured.
+fn changes_html(out: &mut String, report: &Report) {
+    if report.changes.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "<p>Instructions of a change of one page, in a leaf that is split for it and merged afterwards ({}).</p>\n\
+         <table>\n<tbody>\n<tr><th>leaf</th><th>read-only</th><th>writable again</th></tr>",
+        memory(changes::memory(report.arch))
+    );
+    for change in &report.changes {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+            leaf(change),
+            whole(change.split),
+            whole(change.merge)
+        );
+    }
+    let _ = writeln!(out, "</tbody>\n</table>");
 }
 
 /// The plot; `None` if there is nothing to show.
@@ -241,6 +294,14 @@ pub fn json(reports: &[Report]) -> Value {
         );
         Value::Object(boot)
     };
+    let change = |change: &Change| {
+        json!({
+            "leaf_kib": change.kib,
+            "grouped": change.grouped,
+            "read_only": change.split,
+            "writable": change.merge,
+        })
+    };
     let row = |(name, what, reach): &(&str, &str, Both<Reach>)| {
         let mut row = both(reach.each_ref().map(|reach| {
             json!({
@@ -264,6 +325,7 @@ pub fn json(reports: &[Report]) -> Value {
                 "cpu": report.cpu,
                 "differs": report.differs(),
                 "boots": report.boots.iter().map(boot).collect::<Vec<_>>(),
+                "changes": report.changes.iter().map(change).collect::<Vec<_>>(),
                 "tlb_memory_mib": reach::memory(report.arch),
                 "rows": report.rows.iter().map(row).collect::<Vec<_>>(),
             })
@@ -296,6 +358,12 @@ mod tests {
             arch: Arch::X86_64,
             cpu: "max".to_owned(),
             boots: vec![(1024, [told(4, 401_024, 1 << 20), told(516, 398_976, 4)])],
+            changes: vec![Change {
+                kib: 2048,
+                grouped: false,
+                split: 3000,
+                merge: 4000,
+            }],
             rows: vec![("fork-exec", "fork & exec", [reach(500, 0), reach(2000, 1000)])],
         }
     }
@@ -313,6 +381,7 @@ mod tests {
         assert_eq!(first["boots"][0]["saved"]["tables"], 512);
         assert_eq!(first["boots"][0]["pages"]["leaves_by_kib"]["4"], 262_144);
         assert_eq!(first["rows"][0]["pages"]["walks"], 1000);
+        assert_eq!(first["changes"][0]["writable"], 4000);
     }
 
     #[test]
@@ -324,7 +393,9 @@ mod tests {
         );
         let page = html(&[report()]);
         assert!(
-            page.contains("fork &amp; exec") && page.contains("0.500"),
+            page.contains("fork &amp; exec")
+                && page.contains("0.500")
+                && page.contains("<td>2M</td><td>3,000"),
             "{page}"
         );
         let mut none = report();
