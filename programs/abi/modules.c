@@ -20,61 +20,16 @@
 #include <unistd.h>
 #include "check.h"
 #include "common.h"
+#include "modules.h"
 
 #define IGNORE_VERSIONS 3
 #define COMPRESSED 4
-
-static char object[1 << 20];
-static size_t size;
-
-static const char *path_of(const char *name) {
-    static char path[100];
-    snprintf(path, sizeof path, "/modules/%s.ko", name);
-    return path;
-}
-
-/* Reads a module's object. */
-static void fetch(const char *name) {
-    int fd = open(path_of(name), O_RDONLY);
-    ssize_t n = read(fd, object, sizeof object);
-    CHECK(n > 0);
-    size = n > 0 ? (size_t)n : 0;
-    close(fd);
-}
-
-/* Loads the object that was read; returns 0 or the error. */
-static int load(size_t length, const char *args) {
-    return syscall(SYS_init_module, object, length, args) == 0 ? 0 : errno;
-}
-
-static int load_named(const char *name, const char *args) {
-    fetch(name);
-    return load(size, args);
-}
 
 static int load_file(const char *name, int mode, int flags) {
     int fd = open(path_of(name), mode);
     int result = syscall(SYS_finit_module, fd, "", flags) == 0 ? 0 : errno;
     if (fd >= 0) close(fd);
     return result;
-}
-
-static int unload(const char *name) {
-    return syscall(SYS_delete_module, name, O_NONBLOCK) == 0 ? 0 : errno;
-}
-
-/* The text of a file, empty if it cannot be read. */
-static const char *text_of(const char *path) {
-    static char text[1 << 20];
-    size_t n = 0;
-    int fd = open(path, O_RDONLY);
-    if (fd >= 0) {
-        ssize_t got;
-        while ((got = read(fd, text + n, sizeof text - 1 - n)) > 0) n += (size_t)got;
-        close(fd);
-    }
-    text[n] = 0;
-    return text;
 }
 
 /* The text of a file of a module in sysfs. */
@@ -106,23 +61,6 @@ static int logged(const char *text) {
     int n = klogctl(3, log, sizeof log - 1);
     log[n > 0 ? n : 0] = 0;
     return strstr(log, text) != NULL;
-}
-
-/* The line of /proc/modules. */
-static const char *line_of(const char *module) {
-    static char line[300];
-    const char *all = text_of("/proc/modules");
-    size_t length = strlen(module);
-    line[0] = 0;
-    for (const char *at = all; *at; at = strchr(at, '\n') + 1)
-        if (strncmp(at, module, length) == 0 && at[length] == ' ')
-            snprintf(line, sizeof line, "%.*s", (int)(strchr(at, '\n') - at), at);
-    return line;
-}
-
-static unsigned long free_kib(void) {
-    const char *at = strstr(text_of("/proc/meminfo"), "MemFree:");
-    return at ? strtoul(at + 8, NULL, 10) : 0;
 }
 
 static void hello(void) {
