@@ -28,7 +28,8 @@ fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<Str
     ))
 }
 
-/// Other ways in which the kernel's map may be made and changed, for the self-tests, and what the log says then.
+/// Other ways in which the kernel's map may be made and changed, for the self-tests, and what the log says
+/// then.
 const MAPS: &[(Arch, &str, &str)] = &[
     (Arch::X86_64, "--append=kernel_map=pages", ""),
     (Arch::Arm64, "--append=arm64.bbml2=off", ""),

@@ -56,8 +56,8 @@ const ASKING: &[&str] = &[
     "descriptors",
 ];
 
-/// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and no
-/// table was lost. What ended programs had comes back a little later. On Linux blocks stay split.
+/// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
+/// no table was lost. What ended programs had comes back a little later. On Linux blocks stay split.
 const MAP_IS_KEPT: &str = r#"
 mount -t debugfs none /sys/kernel/debug 2> /dev/null
 figures() { grep DirectMap /proc/meminfo; grep -E '^(leaves|tables) ' /sys/kernel/debug/kernel_map; }
@@ -220,7 +220,8 @@ fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdic
     let map = if context.kernel.is_some() { "" } else { MAP_IS_KEPT };
     let ran = guest
         .script(&format!(
-            "run() {{ for name in {}; do mkdir /tmp/$name && cd /tmp/$name && /$name || exit; done; }}\n{map}run\n",
+            "run() {{ for name in {}; do mkdir /tmp/$name && cd /tmp/$name && /$name || exit; done; }}\n\
+             {map}run\n",
             ASKING.join(" ")
         ))
         .run()?;

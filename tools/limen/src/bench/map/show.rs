@@ -226,8 +226,8 @@ fn changes_html(out: &mut String, report: &Report) {
     }
     let _ = writeln!(
         out,
-        "<p>Instructions of a change of one page, in a leaf that is split for it and merged afterwards ({}).</p>\n\
-         <table>\n<tbody>\n<tr><th>leaf</th><th>read-only</th><th>writable again</th></tr>",
+        "<p>Instructions of a change of one page, in a leaf that is split for it and merged afterwards \
+         ({}).</p>\n<table>\n<tbody>\n<tr><th>leaf</th><th>read-only</th><th>writable again</th></tr>",
         memory(changes::memory(report.arch))
     );
     for change in &report.changes {
