@@ -98,7 +98,8 @@ fn new_idle() -> Arc<Task> {
     Task::new_kernel("swapper", stack, context, true)
 }
 
-/// Starts the other CPUs and waits until they are online. CPUs that have not begun after a second are left out.
+/// Starts the other CPUs and waits until they are online. CPUs that have not begun after a second are left
+/// out.
 pub fn start_secondaries() {
     let count = smp::count().min(MAX_CPUS);
     let mut wanted = CpuSet::EMPTY.with(0);

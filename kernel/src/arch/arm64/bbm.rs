@@ -2,10 +2,10 @@
 //! abort): known of some processors by name, as on Linux, and trusted of those that are software.
 //! `arm64.bbml2=` on the command line decides otherwise. The rules are `limen_linear_map::rule`'s.
 //!
-//! The boot CPU decides for itself; so it is with live changes that the first map is made. When a CPU comes that
-//! cannot bear them, the others change to break before make for good, and only then does it take part. Until
-//! then it uses nothing but the image, its stack and words of the image, which are not in blocks whose size
-//! changes.
+//! The boot CPU decides for itself; so it is with live changes that the first map is made. When a CPU comes
+//! that cannot bear them, the others change to break before make for good, and only then does it take part.
+//! Until then it uses nothing but the image, its stack and words of the image, which are not in blocks whose
+//! size changes.
 
 use super::sysreg;
 use crate::mm::linear;
@@ -99,8 +99,8 @@ pub(super) fn arrive(cpu: usize) {
     }
 }
 
-/// If CPU `cpu`, which is being started, waits in [`arrive`]: sizes change no more while others read, for good.
-/// Thread, at boot: nothing else changes the map. Errors: that is not possible, and it must not begin.
+/// If CPU `cpu`, which is being started, waits in [`arrive`]: sizes change no more while others read, for
+/// good. Thread, at boot: nothing else changes the map. Errors: that is not possible, and it must not begin.
 pub(super) fn receive(cpu: usize) -> Result<(), Errno> {
     if !WAITS.swap(false, Acquire) {
         return Ok(());

@@ -345,8 +345,8 @@ const NOTHING: Edit = Edit {
     set: Access::empty(),
 };
 
-/// Makes smaller leaves of all leaves of the linear map of which `ends` says where those are to begin and end,
-/// once or again. There are no groups afterwards. Boot: nobody else changes the map.
+/// Makes smaller leaves of all leaves of the linear map of which `ends` says where those are to begin and
+/// end, once or again. There are no groups afterwards. Boot: nobody else changes the map.
 fn divide(ends: impl Fn(&Mapped, u64) -> Option<(u64, u64)>) -> Result<(), Errno> {
     let map = Map {
         groups: false,

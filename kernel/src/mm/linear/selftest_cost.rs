@@ -1,5 +1,6 @@
-//! What a change of the map costs, for `limen bench --map`: with `limen.map_costs` beside `limen.selftest`. One
-//! page in a block of each size is made read-only and writable again, so that the block is split and merged.
+//! What a change of the map costs, for `limen bench --map`: with `limen.map_costs` beside `limen.selftest`.
+//! One page in a block of each size is made read-only and writable again, so that the block is split and
+//! merged.
 
 use super::selftest::found;
 use super::{Reason, set_read_only, set_writable};
