@@ -65,7 +65,11 @@ impl Finder<'_> {
         if self.held.iter().any(|held| Arc::ptr_eq(held, module)) {
             return true;
         }
-        if room(&mut self.held, 1).is_err() || module.state() != State::Live || !module.get() {
+        if let Err(errno) = room(&mut self.held, 1) {
+            self.why = errno;
+            return false;
+        }
+        if module.state() != State::Live || !module.get() {
             return false;
         }
         self.held.push(module.clone());
