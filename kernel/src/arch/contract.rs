@@ -141,9 +141,11 @@ owed! {
     smp::set_current => unsafe fn(*const ThreadInfo, usize);
     /// How many CPUs there are. Any.
     smp::count => fn() -> usize;
-    /// Starts a CPU: number, block, top of its stack. Thread, one at a time. Errors, for the log: what the
-    /// firmware says, `ETIMEDOUT` if it is not heard of. The block and the stack stay its own even then.
-    smp::start => fn(usize, &'static CpuLocal, usize) -> Result<(), Errno>;
+    /// Starts a CPU: number, block, top of its stack, what is to be done before sizes of the kernel's map
+    /// cease to change live, if the CPU cannot bear that. Thread, one at a time. Errors, for the log: what the
+    /// firmware or the last of these says, `ETIMEDOUT` if it is not heard of. The block and the stack stay
+    /// its own even then, and it does not use the kernel's map.
+    smp::start => fn(usize, &'static CpuLocal, usize, fn() -> Result<(), Errno>) -> Result<(), Errno>;
 }
 
 // Time.

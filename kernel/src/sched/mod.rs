@@ -125,7 +125,7 @@ pub fn start_secondaries() {
         // SAFETY: the block is never freed; nothing writes this part of it by reference.
         local.data = cpu::add_cpu(n, idle, unsafe { &*presence });
         core::mem::forget(irq_stack);
-        match smp::start(n, local, stack_top) {
+        match smp::start(n, local, stack_top, crate::mm::linear::before_alone) {
             Ok(()) => wanted = wanted.with(n),
             Err(e) => {
                 warning!("CPU {n} does not start: {e:?}");

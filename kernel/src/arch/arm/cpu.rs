@@ -44,7 +44,7 @@ pub fn options(words: &str) {
 pub(super) fn arrive(_cpu: usize) {}
 
 /// The starter's part of that.
-pub(super) fn receive(_cpu: usize) -> Result<(), Errno> {
+pub(super) fn receive(_cpu: usize, _before_alone: fn() -> Result<(), Errno>) -> Result<(), Errno> {
     Ok(())
 }
 

@@ -8,7 +8,6 @@
 //! size changes.
 
 use super::sysreg;
-use crate::mm::linear;
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_linear_map::{Rule, rule};
@@ -101,11 +100,11 @@ pub(super) fn arrive(cpu: usize) {
 
 /// If CPU `cpu`, which is being started, waits in [`arrive`]: sizes change no more while others read, for
 /// good. Thread, at boot: nothing else changes the map. Errors: that is not possible, and it must not begin.
-pub(super) fn receive(cpu: usize) -> Result<(), Errno> {
+pub(super) fn receive(cpu: usize, before_alone: fn() -> Result<(), Errno>) -> Result<(), Errno> {
     if !WAITS.swap(false, Acquire) {
         return Ok(());
     }
-    linear::before_alone()?;
+    before_alone()?;
     LIVE.store(false, Release);
     info!("CPU {cpu} cannot bear live changes of the kernel map (FEAT_BBM): from now on all wait for them");
     Ok(())

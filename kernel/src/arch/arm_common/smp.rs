@@ -26,7 +26,12 @@ pub(super) fn init() {
 /// [`crate::arch::above::secondary`].
 /// Returns when it has begun. Errors but `ETIMEDOUT`: it came, and the kernel's map cannot be such that it
 /// may use it.
-pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
+pub fn start(
+    cpu: usize,
+    local: &'static CpuLocal,
+    stack_top: usize,
+    before_alone: fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     START.stack_top.store(stack_top, Ordering::Relaxed);
     let local = core::ptr::from_ref(local).cast_mut();
     START.local.store(local, Ordering::Release);
@@ -40,7 +45,7 @@ pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(
     let deadline = time::now_ns() + 1_000_000_000;
     while time::now_ns() < deadline && !START.local.load(Ordering::Acquire).is_null() {
         core::hint::spin_loop();
-        if let Err(errno) = cpu::receive(cpu) {
+        if let Err(errno) = cpu::receive(cpu, before_alone) {
             refused = errno;
             break;
         }

@@ -62,7 +62,12 @@ pub(super) fn init() {
 
 /// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
 /// [`crate::arch::above::secondary`]. Returns when it has begun.
-pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
+pub fn start(
+    cpu: usize,
+    local: &'static CpuLocal,
+    stack_top: usize,
+    _before_alone: fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     unsafe extern "C" {
         fn secondary_start();
     }

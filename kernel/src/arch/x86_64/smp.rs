@@ -72,7 +72,12 @@ fn prepare() -> u64 {
 
 /// Starts CPU `cpu`: it runs on `stack_top` with `local` as its block and calls
 /// [`crate::arch::above::secondary`]. One at a time; returns when it is on its way.
-pub fn start(cpu: usize, local: &'static CpuLocal, stack_top: usize) -> Result<(), Errno> {
+pub fn start(
+    cpu: usize,
+    local: &'static CpuLocal,
+    stack_top: usize,
+    _before_alone: fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     const MILLISECOND: u64 = 1_000_000;
     if cpu >= count() {
         return Err(Errno::ENODEV);
