@@ -177,7 +177,7 @@ static void hostile(void) {
     fd = open("/tmp/other.ko", O_RDONLY);
     CHECK(syscall(SYS_finit_module, fd, "", 1) == -1 && errno == ENOEXEC);
     CHECK(syscall(SYS_finit_module, fd, "", 2) == 0);
-    CHECK(is(sys("hello", "taint"), "OF\n"));
+    CHECK(is(sys("hello", "taint"), "FO\n"));
     CHECK(unload("hello") == 0);
     close(fd);
     unlink("/tmp/other.ko");
@@ -215,6 +215,8 @@ static void waiting(void) {
     if (child == 0) _exit(load(size, "slow=3000"));
     for (int i = 0; i < 100 && *line_of("dep_a") == 0; i++) pause_ms(20);
     CHECK(is(sys("dep_a", "initstate"), "coming\n"));
+    CHECK(is(sys("dep_a", "refcnt"), "1\n") && strstr(line_of("dep_a"), " (O+)") != NULL);
+    CHECK(put("dep_a", "early", "5") == 0);
     CHECK(strstr(line_of("dep_a"), " Loading 0x") != NULL);
     CHECK(strtoul(sys("dep_a", "initsize"), NULL, 10) > 0);
     CHECK(unload("dep_a") == EBUSY);
@@ -225,7 +227,23 @@ static void waiting(void) {
     CHECK(child_good(child) && child_good(user));
     CHECK(is(sys("dep_a", "initstate"), "live\n"));
     CHECK(is(text_of("/proc/dep_b"), "42\n"));
+    CHECK(put("dep_a", "early", "6") == EPERM && is(sys("dep_a", "parameters/early"), "5\n"));
     CHECK(unload("dep_b") == 0 && unload("dep_a") == 0);
+}
+
+/* A module whose exit takes time: it is still there, and is what it was. */
+static void leaving(void) {
+    CHECK(load_named("dep_a", "slow_exit=1500") == 0);
+    pid_t child = fork();
+    if (child == 0) _exit(unload("dep_a"));
+    for (int i = 0; i < 100 && strcmp(sys("dep_a", "initstate"), "going\n") != 0; i++) pause_ms(10);
+    CHECK(is(sys("dep_a", "initstate"), "going\n"));
+    CHECK(is(sys("dep_a", "refcnt"), "-1\n") && strstr(line_of("dep_a"), " (O-)") != NULL);
+    CHECK(put("dep_a", "early", "6") == EPERM);
+    CHECK(load(size, "") == EBUSY && unload("dep_a") == EBUSY);
+    /* What it exports is not to be had any more. */
+    CHECK(load_named("dep_b", "") == ENOENT);
+    CHECK(child_good(child) && *line_of("dep_a") == 0);
 }
 
 /* Memory comes back, also while others read what the modules show. */
@@ -262,6 +280,7 @@ int main(int argc, char **argv) {
     hostile();
     calls();
     waiting();
+    leaving();
     again();
     if (argc > 1) {
         CHECK(load_named("vmap80", args) == 0);

@@ -285,6 +285,12 @@ impl<'a, M: Machine> Linker<'_, 'a, '_, M> {
             }
             let code = place.part.is_text() && matches!(symbol.kind(), FUNC | NOTYPE);
             if code && !symbol.is_local() {
+                if name == b"cleanup_module" && place.part.is_init() {
+                    return Err(Error::Symbol {
+                        symbol: name,
+                        what: "does not stay",
+                    });
+                }
                 match name {
                     b"init_module" => init = Some(value),
                     b"cleanup_module" => exit = Some(value),

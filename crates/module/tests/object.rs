@@ -441,3 +441,14 @@ fn exported_symbols() {
     assert!(told(exporting(0, 0, b"one\0two")).contains("bad name"));
     assert!(told(exporting(0, 0, b"one\0\0")).contains("bad name"));
 }
+
+#[test]
+fn exit_stays() {
+    let mut w = Writer::module::<X86_64>();
+    let init = w.section(".init.text", A | X, 16, &[0x90; 50]);
+    w.symbol("init_module", GLOBAL, FUNC, init, 16);
+    w.symbol("cleanup_module", GLOBAL, FUNC, init, 32);
+    let (why, errno) = fails(&w.build());
+    assert_eq!(why, "symbol 'cleanup_module' does not stay");
+    assert_eq!(errno, 8);
+}

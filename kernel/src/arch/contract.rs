@@ -142,9 +142,9 @@ owed! {
     /// How many CPUs there are. Any.
     smp::count => fn() -> usize;
     /// Starts a CPU: number, block, top of its stack, what is to be done before sizes of the kernel's map
-    /// cease to change live, if the CPU cannot bear that. Thread, one at a time. Errors, for the log: what the
-    /// firmware or the last of these says, `ETIMEDOUT` if it is not heard of. The block and the stack stay
-    /// its own even then, and it does not use the kernel's map.
+    /// cease to change live, if the CPU cannot bear that. Thread, one at a time. Errors, for the log: what
+    /// the firmware or the last of these says, `ETIMEDOUT` if it is not heard of. The block and the stack
+    /// stay its own even then, and it does not use the kernel's map.
     smp::start => fn(usize, &'static CpuLocal, usize, fn() -> Result<(), Errno>) -> Result<(), Errno>;
 }
 
@@ -268,9 +268,9 @@ owed! {
     kernel_map::wants_pages => fn() -> bool;
     /// An address as the tables count.
     kernel_map::address => fn(usize) -> u64;
-    /// No CPU keeps a translation of the range from before: start, end, the lowest level of leaves, whether
-    /// tables were taken out as well. Any, with the map's lock; returns when it is so.
-    kernel_map::invalidate => fn(u64, u64, usize, bool);
+    /// No CPU keeps a translation of the range from before: start, end, the lowest and the highest level of
+    /// leaves, whether tables were taken out as well. Any, with the map's lock; returns when it is so.
+    kernel_map::invalidate => fn(u64, u64, (usize, usize), bool);
     /// The parts of the kernel's addresses, the linear map first.
     kernel_map::areas => fn() -> [Area; kernel_map::AREAS];
     /// Writes a line of `kernel_page_tables`, with this processor's words; whether they have the memory's

@@ -23,6 +23,7 @@ fn check(out: &mut Text) -> Result<(), Errno> {
 fn figures(out: &mut Text) -> Result<(), Errno> {
     let _ = writeln!(out, "sizes {}", linear::sizes());
     let _ = writeln!(out, "tables {}", linear::tables());
+    let _ = writeln!(out, "linear_tables {}", linear::linear_tables());
     let _ = writeln!(out, "reserve {}", linear::in_reserve());
     for (size, kib) in kernel_map::direct() {
         let size = size >> 10;

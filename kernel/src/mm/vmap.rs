@@ -352,7 +352,9 @@ fn take_dead() -> usize {
         };
         let Some((pages, area)) = found else { break };
         next = area.dead;
-        let ready = !area.protected || linear::reset(at, pages).is_ok();
+        // Nothing of it can be executed any more when it can be written in the linear map.
+        let closed = || linear::set_no_exec(at, pages, Reason::Alias).is_ok();
+        let ready = !area.protected || closed() && linear::reset(at, pages).is_ok();
         let mut areas = AREAS.lock();
         let behind = if ready { list } else { areas.dead };
         if let Some(area) = areas.map.value_mut(place) {

@@ -6,6 +6,7 @@ use crate::fs::inode::FileType;
 use crate::fs::procfs::{self, system::shows_addresses};
 use crate::fs::pseudo::{Directory, Node, Store, Text};
 use crate::fs::sysfs;
+use crate::mm::reserve::room;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -34,7 +35,7 @@ fn modules(out: &mut Text) -> Result<(), Errno> {
     for module in list::all()? {
         let Some(body) = module.body() else { continue };
         let (core, init) = body.sizes();
-        let _ = write!(out, "{} {} {} ", module.name, core + init, module.users());
+        let _ = write!(out, "{} {} {} ", module.name, core + init, module.shown_users());
         let mut alone = true;
         for user in users(&module) {
             alone = false;
@@ -47,13 +48,13 @@ fn modules(out: &mut Text) -> Result<(), Errno> {
         if alone {
             out.add(b"-");
         }
-        let state = match module.state() {
-            State::Unformed | State::Coming => "Loading",
-            State::Live => "Live",
-            State::Going => "Unloading",
+        let (state, sign) = match module.state() {
+            State::Unformed | State::Coming => ("Loading", "+"),
+            State::Live => ("Live", ""),
+            State::Going => ("Unloading", "-"),
         };
         let (at, taints) = (address(body.core.start), body.taints);
-        let _ = writeln!(out, " {state} {at} ({taints})");
+        let _ = writeln!(out, " {state} {at} ({taints}{sign})");
     }
     Ok(())
 }
@@ -108,6 +109,9 @@ fn parameters(module: &Arc<Module>) -> Vec<Named> {
             Some(named) => params::set(&of, named, text),
             None => Err(Errno::ENODEV),
         };
+        if room(&mut files, 1).is_err() {
+            return Vec::new();
+        }
         let mode = u32::from(parameter.mode) & 0o777;
         let store: Option<Store> = (mode & 0o222 != 0).then(|| Arc::new(store) as Store);
         files.push((named.name.clone(), Node::File(mode, Arc::new(show), store)));
@@ -122,6 +126,9 @@ fn sections(module: &Module) -> Vec<Named> {
     for (name, at) in sections {
         if files.iter().any(|(known, _)| known == name) || name.contains(&b'/') {
             continue;
+        }
+        if room(&mut files, 1).is_err() {
+            return Vec::new();
         }
         let at = *at as usize;
         let node = Node::private(move |out| {
@@ -148,7 +155,7 @@ fn module(module: &Arc<Module>) -> Vec<Named> {
     let mut add = |name: &str, node: Node| files.push((name.as_bytes().to_vec(), node));
     let of = || module.clone();
     let m = of();
-    add("refcnt", line(move || format!("{}", m.users())));
+    add("refcnt", line(move || format!("{}", m.shown_users())));
     let m = of();
     add(
         "initstate",

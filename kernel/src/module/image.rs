@@ -88,14 +88,14 @@ impl Image {
     }
 
     /// The parts that can still be written, to set parameters in; the others are empty.
-    pub fn written_parts(&mut self, after_init: bool) -> Parts<'_> {
-        let gone = self.init.is_none();
+    pub fn written_parts(&mut self) -> Parts<'_> {
+        let after_init = self.init.is_none();
         core::array::from_fn(|n| {
             let (part, (at, size)) = (Part::ALL[n], self.parts[n]);
             let written = part.is_written() && !(after_init && part == Part::AfterInit);
             Memory {
                 address: at as u64,
-                bytes: if written && !(gone && part.is_init()) {
+                bytes: if written && !(after_init && part.is_init()) {
                     Self::bytes(at, size)
                 } else {
                     &mut []

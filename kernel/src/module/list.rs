@@ -121,6 +121,11 @@ impl Module {
         }
     }
 
+    /// Whether its `init` has not returned yet.
+    pub fn is_coming(&self) -> bool {
+        matches!(self.state(), State::Unformed | State::Coming)
+    }
+
     /// It goes on. The caller holds [`CHANGING`].
     pub fn set_state(&self, state: State) {
         self.state.store(state as u8, Release);
@@ -151,6 +156,16 @@ impl Module {
     /// How many use it.
     pub fn users(&self) -> u32 {
         self.users.load(Relaxed) & !CLOSED
+    }
+
+    /// The same as programs are told: loading it counts as a use, and when it is about to be gone, less than
+    /// none is left.
+    pub fn shown_users(&self) -> i64 {
+        match self.state() {
+            State::Unformed | State::Coming => i64::from(self.users()) + 1,
+            State::Live => i64::from(self.users()),
+            State::Going => -1,
+        }
     }
 
     /// Nobody can use it from now on. `false`: somebody does.

@@ -40,12 +40,14 @@ struct Finder<'n> {
     held: Vec<Arc<Module>>,
     /// Why the last symbol was not found.
     why: Errno,
+    /// Somebody exports a symbol, and could not be used: not even a weak reference goes without it then.
+    failed: Option<Errno>,
 }
 
 impl Finder<'_> {
     /// Waits until `init` of a module has run. `false`: it has not, and the symbol is not found for that.
     fn wait(&mut self, other: &Module) -> bool {
-        let coming = || other.state() == State::Coming;
+        let coming = || other.is_coming();
         let ready = CHANGED.wait_until_deadline(now_ns() + PATIENCE, || !coming());
         if ready == Ok(false) {
             warning!(
@@ -55,9 +57,14 @@ impl Finder<'_> {
             );
         }
         if ready != Ok(true) {
-            self.why = Errno::EBUSY;
+            self.fails(Errno::EBUSY);
         }
         ready == Ok(true)
+    }
+
+    fn fails(&mut self, why: Errno) {
+        self.why = why;
+        self.failed = Some(why);
     }
 
     /// Counts a use of `module`, once.
@@ -66,10 +73,11 @@ impl Finder<'_> {
             return true;
         }
         if let Err(errno) = room(&mut self.held, 1) {
-            self.why = errno;
+            self.fails(errno);
             return false;
         }
         if module.state() != State::Live || !module.get() {
+            self.fails(Errno::ENOENT);
             return false;
         }
         self.held.push(module.clone());
@@ -92,7 +100,7 @@ impl Exports for Finder<'_> {
         }
         loop {
             let (module, address, gpl_only) = list::exporter(name)?;
-            if module.state() != State::Coming {
+            if !module.is_coming() {
                 return self.hold(&module).then_some(Exported {
                     address,
                     gpl_only,
@@ -112,8 +120,12 @@ impl Drop for Finder<'_> {
     }
 }
 
-/// What `init` may call is there until it returns: its name is in the list. Dropping it takes it off.
-struct Claim(Arc<Module>);
+/// What `init` may call is there until it returns: its name is in the list. Dropping it takes it off, unless
+/// the module stays.
+struct Claim {
+    module: Arc<Module>,
+    stays: bool,
+}
 
 impl Claim {
     /// Waits for another module of that name whose `init` runs. `EEXIST`: it is loaded; `EBUSY`: it was not,
@@ -130,30 +142,28 @@ impl Claim {
         let module = Module::new(String::from(name));
         list::add(&module)?;
         drop(changing);
-        Ok(Self(module))
-    }
-
-    /// The module stays.
-    fn stays(self) -> Arc<Module> {
-        let module = self.0.clone();
-        core::mem::forget(self);
-        module
+        Ok(Self { module, stays: false })
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         let changing = CHANGING.lock();
-        self.0.set_state(State::Going);
-        list::remove(&self.0);
+        self.module.set_state(State::Going);
         drop(changing);
-        forget(&self.0);
+        interface::clean(&self.module);
+        let changing = CHANGING.lock();
+        list::remove(&self.module);
+        drop(changing);
+        forget(&self.module);
     }
 }
 
 /// Frees what a module that is in no list had.
 pub fn forget(module: &Arc<Module>) {
-    interface::clean(module);
     if let Some(body) = module.body() {
         drop(body.image.lock().take());
         body.uses.iter().for_each(|used| used.put());
@@ -228,10 +238,19 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parame
         name: read.name,
         held: Vec::new(),
         why: Errno::ENOENT,
+        failed: None,
     };
     let mut parts = image.parts();
     let linked = link(&read.object, &read.info, &read.layout, &mut parts, &mut finder)
         .map_err(|error| refuse(read.name, &error, finder.why))?;
+    if let Some(why) = finder.failed {
+        warning!(
+            "{}: a module that it uses is not ready (err -{})",
+            read.name,
+            why.get()
+        );
+        return Err(why);
+    }
     let Linked {
         init,
         exit,
@@ -241,17 +260,16 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parame
         parameters,
         ..
     } = linked;
-    let mut exports = collect(exports.iter().map(|export| (export.name.bytes(&parts), export)))?
-        .into_iter()
-        .map(|(name, export)| {
-            Ok(Export {
-                name: copy(name)?,
-                address: export.address,
-                gpl_only: export.gpl_only,
-            })
-        })
-        .collect::<Result<Vec<_>, Errno>>()?;
-    exports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let mut offered = Vec::new();
+    for export in exports.iter() {
+        room(&mut offered, 1)?;
+        offered.push(Export {
+            name: copy(export.name.bytes(&parts))?,
+            address: export.address,
+            gpl_only: export.gpl_only,
+        });
+    }
+    offered.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let mut named = Vec::new();
     for parameter in parameters.iter() {
         room(&mut named, 1)?;
@@ -277,9 +295,9 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parame
     finder.held.retain(|module| !used(module));
     let taints = match (read.info.is_gpl(), read.forced) {
         (true, false) => "O",
-        (true, true) => "OF",
+        (true, true) => "FO",
         (false, false) => "PO",
-        (false, true) => "POF",
+        (false, true) => "PFO",
     };
     let (core, init_range) = (image.core(), image.init());
     let body = Body {
@@ -288,7 +306,7 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parame
         init: init_range,
         init_gone: AtomicBool::new(false),
         symbols,
-        exports,
+        exports: offered,
         parameters: named,
         sections,
         texts: Mutex::new(Vec::new()),
@@ -366,7 +384,7 @@ pub fn load(file: Vec<u8>, args: impl FnOnce() -> Result<Vec<u8>, Errno>, flags:
     let claim = Claim::new(read.name)?;
     let (body, parameters) = form(&read, Image::new(&read.layout)?)?;
     let release = |body: &Body| body.uses.iter().for_each(|used| used.put());
-    let name = claim.0.name.clone();
+    let name = claim.module.name.clone();
     let prepare = || {
         set_parameters(&name, &body, &parameters, &args()?)?;
         let mut image = body.image.lock();
@@ -384,8 +402,8 @@ pub fn load(file: Vec<u8>, args: impl FnOnce() -> Result<Vec<u8>, Errno>, flags:
         return Err(error);
     }
     let start = body.start;
-    claim.0.set_body(body);
-    claim.0.set_state(State::Coming);
+    claim.module.set_body(body);
+    claim.module.set_state(State::Coming);
     drop(changing);
     drop(read);
     drop(file);
@@ -410,14 +428,15 @@ fn run(name: &str, start: u64) -> Result<(), Errno> {
 }
 
 /// `init` was successful.
-fn finish(claim: Claim) -> Result<(), Errno> {
-    let body = claim.0.body().ok_or(Errno::ENODEV)?;
+fn finish(mut claim: Claim) -> Result<(), Errno> {
+    let body = claim.module.body().ok_or(Errno::ENODEV)?;
     body.init_gone.store(true, Release);
     let protected = body.image.lock().as_mut().map_or(Ok(()), Image::init_has_run);
     if let Err(error) = protected {
-        warning!("{}: data stays writable ({})", claim.0.name, error.name());
+        warning!("{}: data stays writable ({})", claim.module.name, error.name());
     }
     let _changing = CHANGING.lock();
-    claim.stays().set_state(State::Live);
+    claim.stays = true;
+    claim.module.set_state(State::Live);
     Ok(())
 }

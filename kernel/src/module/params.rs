@@ -1,12 +1,14 @@
 //! Parameters while a module is loaded: their files show and set its variables, in Linux's notation.
 
 use super::image::Image;
-use super::list::{Module, State};
+use super::list::Module;
 use crate::fs::pseudo::Text;
 use crate::mm::reserve::room_exact;
+use crate::sched::WaitQueue;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use limen_linux_abi::Errno;
 use limen_module::{Parameter, Type};
 
@@ -19,6 +21,38 @@ pub struct Named {
     pub name: Vec<u8>,
     /// What `crates/module` knows of it.
     pub parameter: Parameter,
+}
+
+/// Whether a module reads texts of parameters, or one is set: those that are replaced are freed at once.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+static FREE: WaitQueue = WaitQueue::new();
+
+/// Texts of parameters stay while this lives.
+struct Reading;
+
+impl Reading {
+    fn begin() -> Self {
+        lock();
+        Self
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        unlock();
+    }
+}
+
+/// `void limen_param_lock(void)`: parameters that are texts keep their values until `limen_param_unlock`.
+/// May sleep; not while the caller has it.
+pub extern "C" fn lock() {
+    FREE.wait_until_uninterruptible(|| !IN_USE.swap(true, Acquire));
+}
+
+/// `void limen_param_unlock(void)`: the inverse. In a thread.
+pub extern "C" fn unlock() {
+    IN_USE.store(false, Release);
+    FREE.wake_all();
 }
 
 /// A copy of a text with a NUL, and its address. `None`: no memory.
@@ -136,6 +170,7 @@ pub fn show(module: &Module, named: &Named, out: &mut Text) -> Result<(), Errno>
 /// is gone; else what the value is.
 pub fn set(module: &Module, named: &Named, text: &[u8]) -> Result<(), Errno> {
     let body = module.body().ok_or(Errno::ENODEV)?;
+    let _theirs = Reading::begin();
     let mut image = body.image.lock();
     let image = image.as_mut().ok_or(Errno::ENODEV)?;
     let mut kept = body.texts.lock();
@@ -149,7 +184,7 @@ pub fn set(module: &Module, named: &Named, text: &[u8]) -> Result<(), Errno> {
         }
         _ => Vec::new(),
     };
-    let mut parts = image.written_parts(module.state() == State::Live);
+    let mut parts = image.written_parts();
     if parts[parameter.variable.part as usize].bytes.is_empty() {
         return Err(Errno::EPERM);
     }

@@ -30,6 +30,7 @@ pub fn unload(name: &[u8]) -> Result<(), Errno> {
     if let Some(exit) = body.exit {
         interface::call_exit(exit);
     }
+    interface::clean(&module);
     let changing = CHANGING.lock();
     list::remove(&module);
     drop(changing);

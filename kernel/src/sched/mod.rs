@@ -102,7 +102,6 @@ fn new_idle() -> Arc<Task> {
 /// out.
 pub fn start_secondaries() {
     let count = smp::count().min(MAX_CPUS);
-    let mut wanted = CpuSet::EMPTY.with(0);
     for n in 1..count {
         let idle = new_idle();
         let stack_top = idle.stack.top();
@@ -126,7 +125,13 @@ pub fn start_secondaries() {
         local.data = cpu::add_cpu(n, idle, unsafe { &*presence });
         core::mem::forget(irq_stack);
         match smp::start(n, local, stack_top, crate::mm::linear::before_alone) {
-            Ok(()) => wanted = wanted.with(n),
+            Ok(()) => {
+                // Until it is online it is not told of changes of the map, and nobody waits for it: nothing
+                // is changed meanwhile.
+                if !comes_online(n) {
+                    break;
+                }
+            }
             Err(e) => {
                 warning!("CPU {n} does not start: {e:?}");
                 if e == Errno::ETIMEDOUT {
@@ -137,20 +142,24 @@ pub fn start_secondaries() {
             }
         }
     }
-    // Each has begun, so it comes; but a virtual one may be given no time for long.
-    let limit = crate::time::now_ns() + 10_000_000_000;
-    while online() != wanted {
-        if crate::time::now_ns() > limit {
-            warning!("CPUs {:#x} of {:#x} are online", online().bits(), wanted.bits());
-            break;
-        }
-        irq::spin_hint();
-    }
     info!("{} of {} CPUs online", online().count(), count);
     if context::is_on() {
         info!("context tracking: on for all CPUs");
     }
     nohz::start();
+}
+
+/// Waits for a CPU that has begun: it comes, but a virtual one may be given no time for long.
+fn comes_online(cpu: usize) -> bool {
+    let limit = crate::time::now_ns() + 60_000_000_000;
+    while !online().contains(cpu) {
+        if crate::time::now_ns() > limit {
+            warning!("CPU {cpu} has begun and is not online");
+            return false;
+        }
+        irq::spin_hint();
+    }
+    true
 }
 
 /// A secondary CPU tells that it is online. Called once by each, on its idle thread.

@@ -24,8 +24,10 @@ static struct limen_timer *timer;
 static volatile unsigned int ticks;
 
 static int show(struct limen_text *out, void *data) {
+    limen_param_lock();
     for (int i = 0; i < times; i++)
         limen_print(out, "%s %s%s", (const char *)data, whom, loud ? "!\n" : "\n");
+    limen_param_unlock();
     limen_print(out, "constant %d, ticks %u\n", constant, ticks);
     return 0;
 }

@@ -139,6 +139,11 @@ struct limen_proc *limen_proc_create(const char *name, unsigned int mode,
     int (*show)(struct limen_text *out, void *data), void *data);
 void limen_proc_remove(struct limen_proc *file);
 
+/* Between these a parameter that is a text (charp) keeps its value: writing to its file frees the text that
+ * it had. Not while holding it already, and not in a timer's function. */
+void limen_param_lock(void);
+void limen_param_unlock(void);
+
 /* A timer that expires once. `expired` runs in an interrupt. Starting is atomic, and allowed in `expired`;
  * cancelling and deleting wait until it does not run. Cancelling returns whether it was to expire. */
 struct limen_timer;

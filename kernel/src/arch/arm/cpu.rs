@@ -41,11 +41,11 @@ pub fn options(words: &str) {
 }
 
 /// A CPU has come to the kernel's map: any can run on it.
-pub(super) fn arrive(_cpu: usize) {}
+pub(super) fn arrive() {}
 
-/// The starter's part of that.
-pub(super) fn receive(_cpu: usize, _before_alone: fn() -> Result<(), Errno>) -> Result<(), Errno> {
-    Ok(())
+/// The starter's part of that; whether there was one.
+pub(super) fn receive(_cpu: usize, _before_alone: fn() -> Result<(), Errno>) -> Result<bool, Errno> {
+    Ok(false)
 }
 
 /// On every CPU, once the final map is live: traps, what user mode may do.

@@ -7,7 +7,7 @@
 //! Until then it uses nothing but the image, its stack and words of the image, which are not in blocks whose
 //! size changes.
 
-use super::sysreg;
+use super::{cpus, sysreg};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_linear_map::{Rule, rule};
@@ -84,10 +84,11 @@ pub(super) fn init(words: &str) {
     LIVE.store(!off() && (FORCE.load(Relaxed) || has(0)), Relaxed);
 }
 
-/// A CPU of that number has come to the kernel's map: returns when it may use it. If sizes change live and it
-/// cannot bear that, its starter must see to it ([`receive`]).
-pub(super) fn arrive(cpu: usize) {
-    if FORCE.load(Relaxed) || has(cpu) {
+/// A CPU has come to the kernel's map: returns when it may use it. If sizes change live and it cannot bear
+/// that, its starter must see to it ([`receive`]). Until then it uses the image and its stack only, and it
+/// keeps no translation from before.
+pub(super) fn arrive() {
+    if FORCE.load(Relaxed) || has(cpus::own_number()) {
         return;
     }
     if live() {
@@ -96,18 +97,20 @@ pub(super) fn arrive(cpu: usize) {
     while LIVE.load(Acquire) {
         spin_loop();
     }
+    sysreg::flush_own();
 }
 
 /// If CPU `cpu`, which is being started, waits in [`arrive`]: sizes change no more while others read, for
-/// good. Thread, at boot: nothing else changes the map. Errors: that is not possible, and it must not begin.
-pub(super) fn receive(cpu: usize, before_alone: fn() -> Result<(), Errno>) -> Result<(), Errno> {
+/// good. Returns whether it did. Thread, at boot: nothing else changes the map. Errors: that is not possible,
+/// and it must not begin.
+pub(super) fn receive(cpu: usize, before_alone: fn() -> Result<(), Errno>) -> Result<bool, Errno> {
     if !WAITS.swap(false, Acquire) {
-        return Ok(());
+        return Ok(false);
     }
     before_alone()?;
     LIVE.store(false, Release);
     info!("CPU {cpu} cannot bear live changes of the kernel map (FEAT_BBM): from now on all wait for them");
-    Ok(())
+    Ok(true)
 }
 
 /// Whether the command line takes it away: then the map is of pages, as Linux's on processors without it.

@@ -4,6 +4,7 @@
 use super::frame::Frame;
 use super::switch::Fault;
 use super::{emulate, sysreg, uaccess};
+use crate::arch::nofault::is_nofault;
 use crate::mm::Prot;
 use crate::signal::info::code::{self, *};
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
@@ -64,6 +65,12 @@ impl Syndrome {
         self.esr >> 26 & 0x3f
     }
 
+    /// Whether the fault status code is that of a TLB conflict abort, if it is an abort.
+    #[inline(always)]
+    fn may_be_conflict(&self) -> bool {
+        self.esr & 0x3f == 0x30
+    }
+
     /// Decodes the fault status code (`ESR_EL1.DFSC` or `IFSC`).
     fn abort(&self) -> Abort {
         match self.esr & 0x3f {
@@ -114,13 +121,11 @@ pub fn is_system_call() -> bool {
 /// block's size. It forgets all of them, and the access is tried again. `false`: it is something else.
 #[cold]
 pub(super) fn forgets(syndrome: &Syndrome) -> bool {
-    /// `ESR_EL1.DFSC` and `IFSC`.
-    const CONFLICT: u64 = 0x30;
     let abort = matches!(
         syndrome.class(),
         class::DATA_USER | class::INSTRUCTION_USER | class::DATA_KERNEL | class::INSTRUCTION_KERNEL
     );
-    let conflict = abort && syndrome.esr & 0x3f == CONFLICT;
+    let conflict = abort && syndrome.may_be_conflict();
     if conflict {
         sysreg::flush_own();
     }
@@ -223,18 +228,20 @@ fn float_code(esr: u64) -> i32 {
 /// Any synchronous exception from kernel mode. Only copies to and from user memory may fault.
 #[inline(always)]
 pub fn from_kernel<const TRACKED: bool>(frame: &mut Frame, syndrome: Syndrome) {
+    // Before anything else of the linear map is used.
+    if syndrome.may_be_conflict() && forgets(&syndrome) {
+        return;
+    }
     threshold::fault::<TRACKED>(frame, |frame| kernel(frame, &syndrome));
 }
 
 fn kernel(frame: &mut Frame, syndrome: &Syndrome) {
-    if forgets(syndrome) {
-        return;
-    }
     if syndrome.class() == class::DATA_KERNEL
         && let Some(fixup) = uaccess::fixup(frame.pc)
     {
         let addr = syndrome.address();
-        if matches!(syndrome.abort(), Abort::Page) && addr < super::mmu::USER_END {
+        let of_user = addr < super::mmu::USER_END && !is_nofault(frame.pc);
+        if matches!(syndrome.abort(), Abort::Page) && of_user {
             crate::mm::handle_fault(frame, addr, syndrome.access(), false);
         } else {
             frame.pc = fixup;

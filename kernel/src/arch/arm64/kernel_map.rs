@@ -40,15 +40,15 @@ pub fn address(addr: usize) -> u64 {
     addr as u64
 }
 
-/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
-/// the way, if `tables`. In any context, with the map's lock.
-pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
+/// No CPU keeps a translation of the range from before, of leaves of these levels (the lowest, the highest);
+/// nor of tables on the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, levels: (usize, usize), tables: bool) {
     // An invalidation by address forgets tables on the way, too.
     let _ = tables;
     mmu::flush_kernel_by(
         start as usize,
         end as usize,
-        usize::from(map().geometry.level(level).shift),
+        usize::from(map().geometry.level(levels.0).shift),
     );
 }
 

@@ -97,6 +97,14 @@ pub(super) fn mpidr(cpu: usize) -> u64 {
     MPIDR[cpu].load(Ordering::Relaxed)
 }
 
+/// This CPU's number, by its affinity: for one that has no local block yet.
+#[cfg(target_pointer_width = "64")]
+pub(super) fn own_number() -> usize {
+    let own = sysreg::affinity() & AFFINITY;
+    let is_own = |mpidr: &AtomicU64| mpidr.load(Ordering::Relaxed) == own;
+    MPIDR.iter().position(is_own).unwrap_or(0)
+}
+
 /// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).
 #[inline(always)]
 pub fn cpu_local() -> *const CpuLocal {

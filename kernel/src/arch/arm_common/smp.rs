@@ -42,12 +42,17 @@ pub fn start(
         psci::cpu_on(cpus::mpidr(cpu), entry, 0)?;
     }
     let mut refused = Errno::ETIMEDOUT;
-    let deadline = time::now_ns() + 1_000_000_000;
+    let soon = || time::now_ns() + 1_000_000_000;
+    let mut deadline = soon();
     while time::now_ns() < deadline && !START.local.load(Ordering::Acquire).is_null() {
         core::hint::spin_loop();
-        if let Err(errno) = cpu::receive(cpu, before_alone) {
-            refused = errno;
-            break;
+        match cpu::receive(cpu, before_alone) {
+            Ok(true) => deadline = soon(),
+            Ok(false) => {}
+            Err(errno) => {
+                refused = errno;
+                break;
+            }
         }
     }
     // From here on it may not begin.
@@ -66,9 +71,9 @@ fn claim(local: *mut CpuLocal) -> bool {
 /// A secondary CPU's first function where the kernel is linked: on its idle stack, interrupts off, on the
 /// kernel map.
 pub(super) extern "C" fn secondary(local: *const CpuLocal) -> ! {
-    // SAFETY: the starter made the block, and leaves it.
-    cpu::arrive(unsafe { (*local).id });
-    if !claim(local.cast_mut()) {
+    cpu::arrive();
+    // It finds none if its starter has given up before.
+    if local.is_null() || !claim(local.cast_mut()) {
         // The starter waits no more. Nothing may be used here: changes of the map do not wait for this CPU.
         loop {
             core::hint::spin_loop();

@@ -59,10 +59,10 @@ pub fn address(addr: usize) -> u64 {
     (addr & !LINEAR_BASE) as u64
 }
 
-/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
-/// the way, if `tables`. In any context, with the map's lock.
-pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
-    if level > 0 || tables {
+/// No CPU keeps a translation of the range from before, of leaves of these levels (the lowest, the highest);
+/// nor of tables on the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, levels: (usize, usize), tables: bool) {
+    if levels.1 > 0 || tables {
         // Large pages would have to be named by their size.
         tlb::flush_pid(0);
     } else {

@@ -109,7 +109,8 @@ fn claim(local: usize) -> bool {
 
 /// A secondary CPU's first Rust function: on its idle stack, interrupts off, on the kernel map.
 extern "C" fn secondary(local: *const CpuLocal) -> ! {
-    if !claim(local.addr()) {
+    // It finds none if its starter has given up before.
+    if local.is_null() || !claim(local.addr()) {
         // The starter waits no more. Nothing may be used here: changes of the map do not wait for this CPU.
         loop {
             irq::spin_hint();

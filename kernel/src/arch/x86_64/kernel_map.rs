@@ -64,10 +64,10 @@ pub fn address(addr: usize) -> u64 {
     addr as u64
 }
 
-/// No CPU keeps a translation of the range from before, of leaves of that level or above; nor of tables on
-/// the way, if `tables`. In any context, with the map's lock.
-pub fn invalidate(start: u64, end: u64, level: usize, tables: bool) {
-    let _ = (level, tables);
+/// No CPU keeps a translation of the range from before, of leaves of these levels (the lowest, the highest);
+/// nor of tables on the way, if `tables`. In any context, with the map's lock.
+pub fn invalidate(start: u64, end: u64, levels: (usize, usize), tables: bool) {
+    let _ = (levels, tables);
     tlb::flush_now(start as usize, end as usize);
 }
 

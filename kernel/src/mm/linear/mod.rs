@@ -32,7 +32,7 @@ use limen_linux_abi::Errno;
 use tables::{Live, MAP, Pool, Window, refill, write};
 
 pub(super) use tables::{Need, Stretch, each_stretch, keep, wants};
-pub use tables::{count as tables, in_reserve};
+pub use tables::{count as tables, count_linear as linear_tables, in_reserve};
 
 /// Why a range is changed: who is counted as having split blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn drive<'a>(
                 end,
                 levels,
                 tables,
-            } => kernel_map::invalidate(start, end, levels.0, tables),
+            } => kernel_map::invalidate(start, end, levels, tables),
             Step::Free { table, .. } => pool.put(table, surplus),
             Step::Park { start, end } => window = Window::open(start, end),
             Step::Unpark => window.close(),
@@ -381,6 +381,7 @@ pub fn before_alone() -> Result<(), Errno> {
     if frame::debug_pagealloc::is_wanted() && !FIXED.load(Relaxed) {
         return Err(Errno::EBUSY);
     }
+    tables::reserve_window()?;
     // Groups are not made then.
     divide(|found, _| {
         found

@@ -105,8 +105,18 @@ pub(in crate::mm) fn each_stretch(start: u64, end: u64, mut f: impl FnMut(&Stret
 pub fn count() -> usize {
     let map = kernel_map::map();
     let top = map.geometry.level(map.geometry.top());
-    let end = top.size() * top.entries() as u64;
-    let (mut at, mut count) = (0, 1);
+    1 + count_in(&map, 0, top.size() * top.entries() as u64)
+}
+
+/// How many tables below the root the linear map has. They come and go with its blocks; others stay for good.
+pub fn count_linear() -> usize {
+    let area = &kernel_map::areas()[0];
+    count_in(&kernel_map::map(), area.start, area.end)
+}
+
+/// The tables below the root that begin in `[start, end)`.
+fn count_in(map: &Map, start: u64, end: u64) -> usize {
+    let (mut at, mut count) = (start, 0);
     while at < end {
         let _lock = MAP.lock();
         let (mut table, mut level) = (map.root, map.geometry.top());
@@ -292,6 +302,14 @@ pub(super) fn write(window: &mut Window, step: &Step) {
 pub(super) fn init() {
     let rule = kernel_map::map().rule;
     if rule.parks(rule.table) {
-        WINDOW.store(vmap::reserve_page().expect("no address for a page"), Relaxed);
+        reserve_window().expect("no address for a page");
     }
+}
+
+/// [`Window`] can be used. Boot. `ENOMEM`.
+pub(super) fn reserve_window() -> Result<(), Errno> {
+    if WINDOW.load(Relaxed) == 0 {
+        WINDOW.store(vmap::reserve_page().ok_or(Errno::ENOMEM)?, Relaxed);
+    }
+    Ok(())
 }

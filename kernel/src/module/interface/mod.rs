@@ -10,6 +10,7 @@ mod memory;
 mod timers;
 
 use super::list::Module;
+use super::params;
 use crate::arch::module::{HELPERS, Helper};
 use crate::log::Level;
 use crate::time;
@@ -39,6 +40,8 @@ static EXPORTS: &[(&str, Helper)] = exports!(
     limen_kzalloc = memory::kzalloc,
     limen_log_text = log_text,
     limen_now_ns = now_ns,
+    limen_param_lock = params::lock,
+    limen_param_unlock = params::unlock,
     limen_probe_write = memory::probe_write,
     limen_proc_create = files::create,
     limen_proc_remove = files::remove,
@@ -68,10 +71,12 @@ pub fn find(name: &[u8]) -> Option<usize> {
     Some(function.0 as usize)
 }
 
-/// Takes from a module that nobody uses any more what it has not given back. May sleep.
+/// Takes from a module that nobody uses any more what it has not given back. The list still has it, so that
+/// what its functions make until the last of them has returned is its own. May sleep.
 pub fn clean(module: &Arc<Module>) {
-    timers::clean(module);
+    // Whoever reads its files may use its timers.
     files::clean(module);
+    timers::clean(module);
 }
 
 /// Calls a module's `init_module`.

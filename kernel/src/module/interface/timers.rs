@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// `void expired(void *data)`: runs in interrupt context, with interrupts off.
 type Expired = unsafe extern "C" fn(*mut c_void);
@@ -18,6 +18,9 @@ type Expired = unsafe extern "C" fn(*mut c_void);
 struct Call {
     expired: Expired,
     data: *mut c_void,
+    /// When it is to be called, nanoseconds; 0: not at all. An expiry that was under way when that changed is
+    /// none any more.
+    due: AtomicU64,
     /// How many CPUs are in the callback.
     running: AtomicU32,
     deleted: AtomicBool,
@@ -40,8 +43,10 @@ static ENTRIES: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 impl Call {
     fn run(&self) {
         self.running.fetch_add(1, SeqCst);
-        // Whoever deletes it says so before it looks whether it runs.
-        if !self.deleted.load(SeqCst) {
+        let due = self.due.load(SeqCst);
+        let is_due = (1..=now_ns()).contains(&due);
+        // Whoever cancels or deletes it says so before it looks whether it runs.
+        if is_due && self.due.compare_exchange(due, 0, SeqCst, SeqCst).is_ok() {
             // SAFETY: the module's function, which stays until the timer is deleted and does not run.
             unsafe { (self.expired)(self.data) };
         }
@@ -61,20 +66,21 @@ impl Entry {
     fn stop(&self) -> bool {
         let mut armed = false;
         loop {
-            armed |= self.timer.cancel();
+            armed |= self.call.due.swap(0, SeqCst) != 0;
+            self.timer.cancel();
             while self.call.running.load(SeqCst) != 0 {
                 irq::spin_hint();
             }
             // The callback may have armed it again.
-            if !self.timer.is_armed() {
+            if !self.timer.is_armed() && self.call.due.load(SeqCst) == 0 {
                 return armed;
             }
         }
     }
 
-    fn delete(&self) {
+    /// It cannot be armed any more.
+    fn shut(&self) {
         self.call.deleted.store(true, SeqCst);
-        self.stop();
     }
 }
 
@@ -88,6 +94,7 @@ pub extern "C" fn create(expired: Expired, data: *mut c_void) -> *const Entry {
     let call = Arc::new(Call {
         expired,
         data,
+        due: AtomicU64::new(0),
         running: AtomicU32::new(0),
         deleted: AtomicBool::new(false),
     });
@@ -108,7 +115,9 @@ pub unsafe extern "C" fn start(timer: *const Entry, ns: u64) {
     // SAFETY: the module's promise: it has not deleted it.
     let entry = unsafe { &*timer };
     if !entry.call.deleted.load(SeqCst) {
-        entry.timer.arm(now_ns().saturating_add(ns));
+        let due = now_ns().saturating_add(ns);
+        entry.call.due.store(due, SeqCst);
+        entry.timer.arm(due);
     }
 }
 
@@ -128,20 +137,22 @@ pub extern "C" fn delete(timer: *const Entry) {
         index.map(|index| entries.swap_remove(index))
     };
     if let Some(entry) = found {
-        entry.delete();
+        entry.shut();
+        entry.stop();
     }
 }
 
-/// Deletes what a module has left.
+/// Deletes what a module has left. Their functions may start each other: all are shut before one is stopped,
+/// and stopped once more when none of them runs.
 pub fn clean(module: &Arc<Module>) {
-    loop {
-        let left = {
-            let mut entries = ENTRIES.lock();
-            let index = entries.iter().position(|entry| entry.is_of(module));
-            index.map(|index| entries.swap_remove(index))
-        };
-        let Some(entry) = left else { return };
-        warning!("{}: a timer was not deleted", module.name);
-        entry.delete();
+    let mut entries = ENTRIES.lock();
+    let left = || entries.iter().filter(|entry| entry.is_of(module));
+    left().for_each(|entry| entry.shut());
+    for _ in 0..2 {
+        left().for_each(|entry| {
+            entry.stop();
+        });
     }
+    left().for_each(|_| warning!("{}: a timer was not deleted", module.name));
+    entries.retain(|entry| !entry.is_of(module));
 }

@@ -60,7 +60,7 @@ const ASKING: &[&str] = &[
 /// no table was lost. What ended programs had comes back a little later. On Linux blocks stay split.
 const MAP_IS_KEPT: &str = r#"
 mount -t debugfs none /sys/kernel/debug 2> /dev/null
-figures() { grep DirectMap /proc/meminfo; grep -E '^(leaves|tables) ' /sys/kernel/debug/kernel_map; }
+figures() { grep DirectMap /proc/meminfo; grep -E '^(leaves|linear_tables) ' /sys/kernel/debug/kernel_map; }
 before=$(figures)
 run
 for n in 1 2 3 4 5; do [ "$(figures)" = "$before" ] && exit; sleep 1; done
