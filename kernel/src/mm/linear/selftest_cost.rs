@@ -39,7 +39,7 @@ fn costs() -> Result<(), &'static str> {
     let mut held = Held(Vec::new());
     let mut seen = BTreeSet::new();
     // All but an eighth of the memory: large blocks are where nothing else is.
-    let most = crate::mm::stats().free / 8 * 7 >> ORDER;
+    let most = (crate::mm::stats().free / 8 * 7) >> ORDER;
     while held.0.len() < most
         && let Some(block) = frame::alloc_block(ORDER, For::Kernel)
     {
