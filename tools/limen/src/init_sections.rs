@@ -13,13 +13,15 @@ use std::path::Path;
 use crate::noinstr::{Flow, Step, arm, arm64, powerpc64};
 
 /// Who may: the way from the first instruction to boot's Rust code, and what calls boot's parts.
-const CALLERS: [&str; 4] = [
+const CALLERS: [&str; 5] = [
     // x86_64: a pointer in data, powerpc64: the first instructions.
     "limen_kernel::arch::imp::head::START",
     "_start",
     // arm64, arm.
     "limen_kernel::arch::imp::head::primary",
     "<limen_kernel::boot::Limen as limen_kernel::arch::above::Above>::start",
+    // The compressed table of symbols has no pointers, but may look like it.
+    "__kallsyms_start",
 ];
 
 /// What was checked.
