@@ -1,5 +1,5 @@
-//! What only boot needs: code in the section `.init.text` and data in `.init.data`, which are given back to the
-//! allocator before the first program starts.
+//! What only boot needs: code in the section `.init.text` and data in `.init.data`, which are given back to
+//! the allocator before the first program starts.
 //!
 //! Functions that only boot calls say `#[unsafe(link_section = ".init.text")]`; rooms without `unsafe` let
 //! [`at_boot`] call what the compiler puts into it. After linking `limen` checks that nothing else of the
