@@ -7,6 +7,7 @@ static mut RAW: [u8; 4096] = [0; 4096];
 static LEN: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 
 /// Keeps a copy of the line. Called once, before anything else.
+#[unsafe(link_section = ".init.text")]
 pub fn init(line: &str) {
     let line = line.trim();
     let n = line.len().min(4096);

@@ -46,6 +46,7 @@ impl Tables {
     }
 
     /// Maps `[phys, phys + size)` at `virt` with the largest leaves that fit; everything is page-aligned.
+    #[unsafe(link_section = ".init.text")]
     pub(super) fn map(&mut self, map: &Map, virt: usize, phys: u64, size: u64, prot: Prot, kind: MemoryKind) {
         let entry = Entry::kernel_leaf(PhysAddr::new(phys), prot, kind, 0);
         if let linear_map::Entry::Leaf(leaf) = entry.kernel(0)
@@ -61,6 +62,7 @@ impl Tables {
     ///
     /// Where the size of a block changes only while nobody uses it, the image's surroundings are of pages:
     /// the code that does it, and what that needs, must not be in such a block.
+    #[unsafe(link_section = ".init.text")]
     pub(super) fn map_ram(&mut self, map: &Map, range: PhysRange, image: &Image, runs_here: bool) {
         let page = PAGE_SIZE as u64;
         let start = range.start.as_u64().next_multiple_of(page);
@@ -84,8 +86,11 @@ impl Tables {
             (0, low, write),
             (low, image.text, write),
             (image.text, image.rodata, text),
-            (image.rodata, image.data, read),
-            (image.data, guard, write),
+            (image.rodata, image.init, read),
+            (image.init, image.data, text),
+            // Leaves of its own: it is given back after boot.
+            (image.data, image.init_end, write),
+            (image.init_end, guard, write),
             (behind, image.end, write),
             (image.end, high, write),
             (high, u64::MAX, write),

@@ -61,6 +61,7 @@ fn wants(word: &str) -> bool {
 
 /// Replaces the calls if the command line wants context tracking. Boot CPU, once, while the early tables let
 /// text be written and before a stub has run.
+#[unsafe(link_section = ".init.text")]
 pub fn adapt(command_line: &str) {
     let mut words = command_line
         .split_ascii_whitespace()

@@ -8,15 +8,19 @@ pub mod selftest;
 
 use crate::arch::above::Above;
 use crate::mm::BootInfo;
+use crate::mm::init_memory::at_boot;
 
 /// What the architecture calls.
 pub struct Limen;
 
 impl Above for Limen {
+    /// Never inlined: its caller is given back with what [`at_boot`] calls.
+    #[inline(never)]
     fn start(info: &BootInfo<'_>) -> ! {
-        before_threads(info);
+        at_boot(|| before_threads(info));
         crate::sched::init();
-        with_threads(info)
+        at_boot(with_threads);
+        booted(info)
     }
     fn secondary() -> ! {
         crate::sched::secondary_online();
@@ -28,10 +32,10 @@ impl Above for Limen {
     }
 }
 
-/// Everything before the boot CPU has its idle thread. Never inlined, nor are `sched::init` and what follows
-/// it: the compiler may assume that the running thread stays the same within a function, and `sched::init`
-/// changes it.
-#[inline(never)]
+/// Everything before the boot CPU has its idle thread. `at_boot` is never inlined, nor are `sched::init` and
+/// [`booted`]: the compiler may assume that the running thread stays the same within a function, and
+/// `sched::init` changes it.
+#[inline(always)]
 fn before_threads(info: &BootInfo<'_>) {
     crate::cmdline::init(info.command_line);
     crate::log::init(&crate::arch::LOG);
@@ -54,8 +58,8 @@ fn before_threads(info: &BootInfo<'_>) {
     crate::time::init();
 }
 
-#[inline(never)]
-fn with_threads(info: &BootInfo<'_>) -> ! {
+#[inline(always)]
+fn with_threads() {
     crate::task::init();
     crate::fs::init();
     crate::module::init();
@@ -65,6 +69,12 @@ fn with_threads(info: &BootInfo<'_>) -> ! {
     crate::sched::start_secondaries();
     crate::sched::futex::init();
     crate::rcu::start();
+}
+
+/// Everything from where the parts of the image that only boot needs are free.
+#[inline(never)]
+fn booted(info: &BootInfo<'_>) -> ! {
+    crate::mm::init_memory::free();
     crate::mm::kernel_map::check();
     if selftest::wanted() {
         selftest::start();

@@ -509,6 +509,7 @@ fn for_each_free(memory: &[PhysRange], reserved: &[PhysRange], cut: u64, mut f: 
 }
 
 /// Takes over all memory that the boot protocol reported. Called first, once, on the boot CPU.
+#[unsafe(link_section = ".init.text")]
 pub fn init(info: &BootInfo<'_>) {
     let largest_block = 1u64 << (ORDERS - 1);
     let cut = match cmdline::size("mem") {

@@ -37,23 +37,32 @@ pub struct Image {
     pub text: u64,
     /// Its constants, up to which text goes.
     pub rodata: u64,
-    /// Its data.
+    /// Text that only boot needs.
+    pub init: u64,
+    /// Its data; first those that only boot needs.
     pub data: u64,
+    /// The end of what only boot needs.
+    pub init_end: u64,
     /// In it, the page below the boot stack, which nobody may touch.
     pub guard: u64,
     /// Its end.
     pub end: u64,
+    /// Where its text is linked: in the linear map, or apart from it.
+    pub linked: usize,
 }
 
 impl Image {
-    /// With these bounds, in their order.
-    pub fn new([text, rodata, data, guard, end]: [u64; 5]) -> Self {
+    /// With these bounds, in their order, linked at that address.
+    pub fn new([text, rodata, init, data, init_end, guard, end]: [u64; 7], linked: usize) -> Self {
         Self {
             text,
             rodata,
+            init,
             data,
+            init_end,
             guard,
             end,
+            linked,
         }
     }
 }

@@ -13,6 +13,7 @@ mod fork;
 pub mod frame;
 mod gather;
 mod heap;
+pub mod init_memory;
 pub mod initrd;
 pub mod kernel_map;
 pub mod layout;
@@ -105,6 +106,7 @@ bitflags! {
 }
 
 /// Makes frames, heap and kernel mappings usable. Boot CPU, interrupts off.
+#[unsafe(link_section = ".init.text")]
 pub fn init(info: &BootInfo<'_>) {
     frame::init(info);
     vmap::init();

@@ -2,6 +2,7 @@
 //! compressed table after linking (`tools/symbols`), and what knows those of modules. Backtraces and
 //! `/proc/kallsyms` read both (`trace::symbols`).
 
+use super::init_memory;
 use crate::sync::Once;
 use core::fmt;
 use limen_symbols::Table;
@@ -93,7 +94,8 @@ impl fmt::Display for Symbol {
         if let Some(result) = self.outside(f) {
             return result;
         }
-        let Some(table) = table() else {
+        let table = table().filter(|_| !init_memory::is_freed(self.0));
+        let Some(table) = table else {
             return write!(f, "{:#x}", self.0);
         };
         let Some((index, offset)) = table.lookup(self.0 as u64) else {

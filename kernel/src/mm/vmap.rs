@@ -112,6 +112,7 @@ pub fn contains(addr: usize) -> bool {
 }
 
 /// Fills in the top level for the range. Boot CPU, once.
+#[unsafe(link_section = ".init.text")]
 pub fn init() {
     let (start, end) = range();
     if start == end {

@@ -61,6 +61,7 @@ use limen_rcu::Presence;
 /// function of its own, because within this one the compiler may still assume that the thread before it is
 /// the running one.
 #[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub fn init() {
     nohz::init();
     let idle = new_idle();

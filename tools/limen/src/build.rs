@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cli::BuildOptions;
-use crate::{made, modules, noinstr, session, target_spec, toolchain, tree};
+use crate::{init_sections, made, modules, noinstr, session, target_spec, toolchain, tree};
 
 /// What distinguishes one kernel build from another.
 #[derive(Clone, PartialEq, Eq)]
@@ -173,6 +173,7 @@ impl Kernel {
                 Ok(_) => {}
             }
         }
+        init_sections::check(&linked)?;
         let built = self.built();
         let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
         limen_embed_symbols::embed(&mut elf)?;

@@ -15,6 +15,7 @@ mod editor;
 mod elf;
 mod guest_files;
 mod image;
+mod init_sections;
 mod initrd;
 mod kernel;
 mod linux;

@@ -21,12 +21,14 @@ pub use super::layout::image_to_phys;
 const EARLY_DEVICETREE: usize = 0xf000_0000;
 
 /// Notes where the image is. First of all.
+#[unsafe(link_section = ".init.text")]
 pub fn init(image_phys: u64) {
     set_phys_base(image_phys as usize - (IMAGE_BASE - LINEAR_BASE));
 }
 
 /// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the
 /// most that is looked at.
+#[unsafe(link_section = ".init.text")]
 pub fn early_devicetree(phys: u64) -> *const u8 {
     const BLOCK: u64 = 1 << BLOCK_SHIFT;
     let blocks = (2 << 20 >> BLOCK_SHIFT) + 1;
@@ -49,6 +51,7 @@ pub struct Builder {
 
 impl Builder {
     /// An empty map.
+    #[unsafe(link_section = ".init.text")]
     pub fn new() -> Self {
         // The pool's first page is the early table, which is live.
         let start = &raw const __table_pool_start as usize + PAGE_SIZE;
@@ -66,6 +69,7 @@ impl Builder {
     }
 
     /// The image is part of the linear map; here only what lies outside comes: the kernel helpers' page.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_image(&mut self) {
         let page = PhysAddr::new(image_to_phys(kuser::page()));
         let entry = Entry::user_page(page, Prot::READ | Prot::EXEC);
@@ -73,6 +77,7 @@ impl Builder {
     }
 
     /// A range of RAM in the linear map.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_ram(&mut self, range: PhysRange) {
         let end = range.start.as_u64() + range.size;
         if end & !(PAGE_SIZE as u64 - 1) > linear_end() {
@@ -84,6 +89,7 @@ impl Builder {
     }
 
     /// The tables through which memory is reached that the linear map has no room for.
+    #[unsafe(link_section = ".init.text")]
     fn map_window(&mut self) {
         if !self.window.is_null() {
             return;
@@ -98,6 +104,7 @@ impl Builder {
     }
 
     /// Device page `slot` at `phys`; returns where.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
         let virt = FIXED + slot * PAGE_SIZE;
         let page = phys & !(PAGE_SIZE as u64 - 1);
@@ -109,6 +116,7 @@ impl Builder {
 
     /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of
     /// the pool.
+    #[unsafe(link_section = ".init.text")]
     pub fn activate(self) -> PhysRange {
         let (live, for_secondaries) = self.tables.finish();
         START.table.store(for_secondaries as usize, Ordering::Relaxed);

@@ -5,7 +5,8 @@
 
 use super::cpus::START;
 use super::image::{
-    __boot_stack_guard, __image_end, __rodata_end, __table_pool_end, __table_pool_start, __text_end, address,
+    __boot_stack_guard, __image_end, __init_end, __init_text_end, __rodata_end, __table_pool_end,
+    __table_pool_start, __text_end, address,
 };
 use super::kernel_map::{self, FIXED};
 use super::kernel_tables::Tables;
@@ -26,12 +27,14 @@ pub use super::mmu::image_to_phys;
 const EARLY_DEVICETREE: usize = IMAGE_BASE + (1 << (level_shift(EARLY_LEVEL + 1) - 1));
 
 /// Notes where the image is. First of all.
+#[unsafe(link_section = ".init.text")]
 pub fn init(image_phys: u64) {
     IMAGE_PHYS.store(image_phys, Ordering::Relaxed);
 }
 
 /// Makes the devicetree at `phys` readable through the early tables; up to 2 MiB from there, which is the
 /// most the protocol allows.
+#[unsafe(link_section = ".init.text")]
 pub fn early_devicetree(phys: u64) -> *const u8 {
     const BLOCK: u64 = 2 << 20;
     // The early tables are the first pages of the pool; the last of them has the image.
@@ -66,6 +69,7 @@ pub struct Builder {
 impl Builder {
     /// An empty map. The tables come from the pool in the image, after the early tables, which are
     /// live.
+    #[unsafe(link_section = ".init.text")]
     pub fn new() -> Self {
         let start = &raw const __table_pool_start as usize + EARLY_TABLES * PAGE_SIZE;
         let end = &raw const __table_pool_end as usize;
@@ -83,12 +87,15 @@ impl Builder {
     }
 
     /// The image at its link address.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_image(&mut self) {
         // SAFETY: linker symbols; only their addresses are used.
-        let (text_end, rodata_end, guard, end) = unsafe {
+        let (text_end, rodata_end, init_text_end, init_end, guard, end) = unsafe {
             (
                 address(&__text_end),
                 address(&__rodata_end),
+                address(&__init_text_end),
+                address(&__init_end),
                 address(&__boot_stack_guard),
                 address(&__image_end),
             )
@@ -100,16 +107,21 @@ impl Builder {
         };
         part(IMAGE_BASE, text_end, Prot::READ | Prot::EXEC);
         part(text_end, rodata_end, Prot::READ);
-        part(rodata_end, guard, Prot::READ | Prot::WRITE);
+        // What is given back after boot has leaves of its own.
+        part(rodata_end, init_text_end, Prot::READ | Prot::EXEC);
+        part(init_text_end, init_end, Prot::READ | Prot::WRITE);
+        part(init_end, guard, Prot::READ | Prot::WRITE);
         part(guard + PAGE_SIZE, end, Prot::READ | Prot::WRITE);
     }
 
     /// A range of RAM in the linear map.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_ram(&mut self, range: PhysRange) {
         self.tables.map_ram(&self.map, range, &kernel_map::image(), false);
     }
 
     /// Device page `slot` at `phys`; returns where.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_fixed(&mut self, slot: usize, phys: u64) -> usize {
         let virt = FIXED + slot * PAGE_SIZE;
         let page = phys & !(PAGE_SIZE as u64 - 1);
@@ -121,6 +133,7 @@ impl Builder {
 
     /// Makes the map live, for good. Returns what the kernel occupies: the image without the unused end of
     /// the pool.
+    #[unsafe(link_section = ".init.text")]
     pub fn activate(self) -> PhysRange {
         let root = self.map.root.0;
         START.table.store(root as usize, Ordering::Relaxed);

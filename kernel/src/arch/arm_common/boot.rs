@@ -20,6 +20,8 @@ pub(super) fn report() {
 }
 
 /// The first Rust function: on the boot stack, interrupts off, on the early tables.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
     kmap::init(image_phys);
     cpus::init_boot(switch::boot_thread());

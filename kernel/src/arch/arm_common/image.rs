@@ -7,6 +7,8 @@ unsafe extern "C" {
     pub(super) static __image_start: u8;
     pub(super) static __text_end: u8;
     pub(super) static __rodata_end: u8;
+    pub(super) static __init_text_end: u8;
+    pub(super) static __init_end: u8;
     pub(super) static __boot_stack_guard: u8;
     pub(super) static __boot_stack_top: u8;
     pub(super) static __bss_start: u8;
@@ -30,9 +32,11 @@ pub fn image() -> Image {
             &__image_start,
             &__text_end,
             &__rodata_end,
+            &__init_text_end,
+            &__init_end,
             &__boot_stack_guard,
             &__image_end,
         ]
     };
-    Image::new(at.map(|symbol| image_to_phys(address(symbol))))
+    Image::new(at.map(|symbol| image_to_phys(address(symbol))), address(at[0]))
 }

@@ -14,6 +14,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 static RTC: AtomicUsize = AtomicUsize::new(0);
 
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub fn init() {
     devicetree::index();
     super::boot::report();

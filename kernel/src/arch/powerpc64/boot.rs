@@ -18,6 +18,8 @@ unsafe extern "C" {
 /// The first Rust function: on the boot stack, interrupts and translation off. Initramfs and its size
 /// (firmware also puts them in the tree), and Open Firmware's entry; without one, a flattened tree takes the
 /// first place.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firmware: usize) -> ! {
     let bss = &raw mut __bss_start;
     // SAFETY: the linker script places both around what nothing has used yet.

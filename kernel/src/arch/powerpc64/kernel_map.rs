@@ -12,6 +12,8 @@ unsafe extern "C" {
     static __image_start: u8;
     static __text_end: u8;
     static __rodata_end: u8;
+    static __init_text_end: u8;
+    static __init_end: u8;
     static __boot_stack_guard: u8;
     static __table_pool_end: u8;
 }
@@ -42,11 +44,14 @@ pub fn image() -> Image {
             &__image_start,
             &__text_end,
             &__rodata_end,
+            &__init_text_end,
+            &__init_end,
             &__boot_stack_guard,
             &__table_pool_end,
         ]
     };
-    Image::new(at.map(|symbol| to_phys(core::ptr::from_ref(symbol) as usize)))
+    let at = at.map(|symbol| core::ptr::from_ref(symbol) as usize);
+    Image::new(at.map(to_phys), at[0])
 }
 
 /// Whether all leaves are to be pages here.

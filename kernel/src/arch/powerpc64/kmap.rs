@@ -29,6 +29,7 @@ fn address(symbol: &'static u8) -> usize {
 }
 
 /// Copies the vectors to where the processor looks for them. Firmware, whose they were, is not called again.
+#[unsafe(link_section = ".init.text")]
 pub fn install_vectors() {
     // SAFETY: the linker script places the vectors' bytes; the start of memory is the kernel's now.
     unsafe {
@@ -46,6 +47,7 @@ pub struct Builder {
 
 impl Builder {
     /// The vectors; the tables come from the image's pool.
+    #[unsafe(link_section = ".init.text")]
     pub fn new() -> Self {
         let root = phys_to_virt(kernel_root());
         // SAFETY: the linker script places the root; nobody else uses it.
@@ -65,6 +67,7 @@ impl Builder {
     }
 
     /// A range of RAM.
+    #[unsafe(link_section = ".init.text")]
     pub fn map_ram(&mut self, mut range: PhysRange) {
         let end = range.start.as_u64() + range.size;
         if range.start.as_u64() < VECTORS {
@@ -78,6 +81,7 @@ impl Builder {
 }
 
 /// Tells the hypervisor where the tables are and turns translation on, for good. The vectors are in place.
+#[unsafe(link_section = ".init.text")]
 pub fn activate() {
     // For all CPUs: interrupts are little-endian, and arrive with translation on.
     const ENDIAN: usize = 4;

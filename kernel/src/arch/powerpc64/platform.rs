@@ -8,6 +8,8 @@ use crate::arch::devices::VirtioMmio;
 use alloc::vec::Vec;
 
 /// Called once on the boot CPU when the heap works: finds CPUs and interrupts.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub fn init() {
     devicetree::index();
     smp::init();

@@ -170,6 +170,7 @@ unsafe fn table(address: u64) -> Option<&'static [u8]> {
 ///
 /// # Safety
 /// Boot CPU, once, while the first 4 GiB are mapped at 0.
+#[unsafe(link_section = ".init.text")]
 pub unsafe fn parse(rsdp: u64) {
     // SAFETY: nobody else runs.
     let m = unsafe { &mut *MACHINE.0.get() };

@@ -5,6 +5,8 @@ use crate::arch::tracked;
 use crate::mm::BootInfo;
 
 /// The boot CPU's first Rust code. Nothing is behind it but the first tables (`head`).
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub extern "C" fn rust_start(start_info: u32) -> ! {
     // SAFETY: first thing on the boot CPU, interrupts off, once.
     unsafe {

@@ -12,15 +12,19 @@ unsafe extern "C" {
     static _text: u8;
     static _etext: u8;
     static _erodata: u8;
+    static __init_text_end: u8;
+    static __init_end: u8;
     static _end: u8;
 }
 
-/// The image's bounds: text, constants, data (each to the next), end.
-pub(super) fn image_parts() -> [usize; 4] {
+/// The image's bounds: text, constants, text of boot, its data, data (each to the next), end.
+pub(super) fn image_parts() -> [usize; 6] {
     [
         &raw const _text as usize,
         &raw const _etext as usize,
         &raw const _erodata as usize,
+        &raw const __init_text_end as usize,
+        &raw const __init_end as usize,
         &raw const _end as usize,
     ]
 }
@@ -50,8 +54,12 @@ pub fn map() -> Map {
 
 /// Where the image lies in memory.
 pub fn image() -> Image {
-    let [text, rodata, data, end] = image_parts();
-    Image::new([text, rodata, data, cpus::boot_stack_guard(), end].map(image_phys))
+    let [text, rodata, init, init_data, data, end] = image_parts();
+    let guard = cpus::boot_stack_guard();
+    Image::new(
+        [text, rodata, init, init_data, data, guard, end].map(image_phys),
+        text,
+    )
 }
 
 /// Whether all leaves are to be pages here.

@@ -23,6 +23,7 @@ pub fn ram_ends() -> (u64, u64) {
 }
 
 /// A free range of `size` bytes of RAM between the image's end and 4 GiB.
+#[unsafe(link_section = ".init.text")]
 fn find_room(info: &Info, image_end: u64, size: u64) -> u64 {
     for range in info.memory() {
         let range_end = (range.start.as_u64() + range.size).min(1 << 32);
@@ -45,9 +46,10 @@ fn find_room(info: &Info, image_end: u64, size: u64) -> u64 {
 ///
 /// # Safety
 /// Boot CPU, once, on the first tables.
+#[unsafe(link_section = ".init.text")]
 pub unsafe fn build(info: &mut Info) {
     assert!(cpu::has(Features::NX), "the processor has no no-execute pages");
-    let [text, rodata, data, end] = image_parts();
+    let [text, rodata, init, init_data, data, end] = image_parts();
     info.reserve(image_phys(text), (end - text) as u64);
     let top = info.memory().last().map_or(0, |r| r.start.as_u64() + r.size);
     for range in info.memory() {
@@ -73,7 +75,9 @@ pub unsafe fn build(info: &mut Info) {
     let (read, write) = (Prot::READ, Prot::READ | Prot::WRITE);
     for (from, to, prot) in [
         (text, rodata, read | Prot::EXEC),
-        (rodata, data, read),
+        (rodata, init, read),
+        (init, init_data, read | Prot::EXEC),
+        (init_data, data, write),
         (data, guard, write),
         (guard + PAGE as usize, end, write),
     ] {

@@ -13,6 +13,8 @@ static SLEEP_REGISTER: AtomicUsize = AtomicUsize::new(0);
 static RESET_REGISTER: AtomicUsize = AtomicUsize::new(0);
 
 /// Called once on the boot CPU when the heap works: finds interrupt controller, timer, CPUs and devices.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
 pub fn init() {
     let m = acpi::machine();
     let mapped = crate::mm::map_device(m.local_apic, 0x1000) as usize;

@@ -105,9 +105,11 @@ struct Line(UnsafeCell<([u8; 4096], usize)>);
 // SAFETY: written once, by `parse` on the boot CPU; read afterwards.
 unsafe impl Sync for Line {}
 
+#[unsafe(link_section = ".init.data")]
 static COMMAND_LINE: Line = Line(UnsafeCell::new(([0; 4096], 0)));
 
 /// The command line, as given (up to its first byte that is not UTF-8).
+#[unsafe(link_section = ".init.text")]
 pub fn command_line() -> &'static str {
     // SAFETY: written before, never again.
     let (bytes, len) = unsafe { &*COMMAND_LINE.0.get() };
@@ -121,6 +123,7 @@ pub fn command_line() -> &'static str {
 ///
 /// # Safety
 /// The first 4 GiB are mapped at 0; boot CPU, once.
+#[unsafe(link_section = ".init.text")]
 pub unsafe fn parse(address: usize) -> Info {
     let mut info = Info {
         memory: [PhysRange {

@@ -119,6 +119,7 @@ fn sample() -> (u64, u64) {
 }
 
 /// Finds the rates of TSC and local timer. Boot CPU, once, with the local APIC reachable.
+#[unsafe(link_section = ".init.text")]
 pub fn calibrate() {
     const GHZ: u64 = 1_000_000_000;
     BASE.store(rdtsc(), Ordering::Relaxed);

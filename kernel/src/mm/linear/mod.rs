@@ -15,8 +15,8 @@ pub(super) mod selftest_faults;
 mod set;
 mod tables;
 
-pub(super) use set::set_free;
 pub use set::{aliases, reset, set_executable, set_no_exec, set_present, set_read_only, set_writable};
+pub(super) use set::{set_free, set_ordinary};
 
 use super::frame::{self, FrameList};
 use super::{PAGE_SIZE, PhysAddr, kernel_map as seen};
@@ -45,12 +45,14 @@ pub enum Reason {
     Pages,
     /// `debug_pagealloc`.
     PageAlloc,
+    /// What only boot needed is given back.
+    Init,
     /// A self-test.
     Test,
 }
 
 /// Their names, in debugfs.
-pub const REASONS: [&str; 5] = ["secret", "alias", "pages", "pagealloc", "test"];
+pub const REASONS: [&str; 6] = ["secret", "alias", "pages", "pagealloc", "init", "test"];
 
 static REASON_SPLITS: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
 
@@ -367,6 +369,7 @@ fn divide(ends: impl Fn(&Mapped, u64) -> Option<(u64, u64)>) -> Result<(), Errno
 }
 
 /// Makes pages of all blocks of the linear map.
+#[unsafe(link_section = ".init.text")]
 fn to_pages() -> Result<(), Errno> {
     divide(|found, page| {
         let middle = (found.addr + page, found.addr + 2 * page);
@@ -392,6 +395,7 @@ pub fn before_alone() -> Result<(), Errno> {
 }
 
 /// Boot CPU, when memory can be allocated: the reserve, and a map of pages if it is asked for.
+#[unsafe(link_section = ".init.text")]
 pub(super) fn init() {
     tables::init();
     let map = kernel_map::map();

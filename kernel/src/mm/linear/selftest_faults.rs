@@ -8,7 +8,7 @@ use crate::arch::nofault::{get_kernel_nofault, put_kernel_nofault};
 use crate::check;
 use crate::cmdline;
 use crate::mm::frame::{self, For, debug_pagealloc};
-use crate::mm::{PAGE_SIZE, PhysAddr, fault, kernel_map, table, vmap};
+use crate::mm::{PAGE_SIZE, PhysAddr, fault, init_memory, kernel_map, table, vmap};
 use crate::selftest::Test;
 use limen_linear_map::{self as linear_map, Access, Leaf};
 
@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = &[
         read_only,
     ),
     ("writes to the image's text and constants fault", image_is_fixed),
+    ("what only boot needed is memory as any other", boot_only),
     ("a page that can be written and executed is found", planted),
 ];
 
@@ -135,6 +136,27 @@ fn image_is_fixed() -> Result<(), &'static str> {
         let value = read(at).ok_or("not mapped")?;
         check!(!write(at, value));
     }
+    Ok(())
+}
+
+fn boot_only() -> Result<(), &'static str> {
+    let image = crate::arch::kernel_map::image();
+    check!(image.init < image.data && image.data <= image.init_end);
+    let map = super::map();
+    for phys in (image.init..image.init_end).step_by(PAGE_SIZE) {
+        let (linked, linear) = (
+            image.linked + (phys - image.text) as usize,
+            mmu::phys_to_virt(PhysAddr::new(phys)) as usize,
+        );
+        check!(init_memory::is_freed(linked) && (linked == linear || read(linked).is_none()));
+        let found = {
+            let _lock = super::MAP.lock();
+            map.at(&super::Live, crate::arch::kernel_map::address(linear))
+        };
+        let access = found.ok_or("not mapped")?.leaf.attributes.access;
+        check!(access.contains(Access::WRITE) && !access.contains(Access::EXECUTE));
+    }
+    check!(!init_memory::is_freed(boot_only as *const () as usize));
     Ok(())
 }
 

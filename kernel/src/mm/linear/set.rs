@@ -127,6 +127,24 @@ pub(in crate::mm) fn set_free(
     }
 }
 
+/// `pages` pages of the image from `phys` on become memory as any other: writable and not executable in the
+/// linear map; where the image is linked apart from it, they are not there any more. Errors as
+/// [`change_linear`].
+pub(in crate::mm) fn set_ordinary(phys: PhysAddr, pages: usize) -> Result<(), Errno> {
+    let image = kernel_map::image();
+    if image.linked != mmu::phys_to_virt(PhysAddr::new(image.text)) as usize {
+        let at = image.linked + (phys.as_u64() - image.text) as usize;
+        let (start, end) = (
+            kernel_map::address(at),
+            kernel_map::address(at + pages * PAGE_SIZE),
+        );
+        let absent = edit(Access::PRESENT, Access::empty());
+        change(&map(), (start, end), absent, Merge::No, Reason::Init)?;
+    }
+    // In one change: nothing is writable and executable in between.
+    change_linear(phys, pages, edit(Access::EXECUTE, Access::WRITE), Reason::Init)
+}
+
 fn both(at: usize, pages: usize, change: Edit, why: Reason) -> Result<(), Errno> {
     if vmap::contains(at) {
         // The linear map is never executable.

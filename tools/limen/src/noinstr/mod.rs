@@ -9,9 +9,9 @@
 //! where a reader begins has a mark as well (`.noinstr.reader`), since readers are inlined. It also fails if
 //! a function of the section has a patchable entry.
 
-mod arm;
-mod arm64;
-mod powerpc64;
+pub(crate) mod arm;
+pub(crate) mod arm64;
+pub(crate) mod powerpc64;
 mod x86_64;
 
 use anyhow::{Context, Result, bail};

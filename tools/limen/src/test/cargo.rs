@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Step, Verdict, licences, lines, rooms, width};
 use crate::arch::Arch;
-use crate::{build, noinstr, packages, toolchain};
+use crate::{build, init_sections, noinstr, packages, toolchain};
 
 /// Steps that other steps wait for.
 pub fn first_steps() -> Vec<Step> {
@@ -43,6 +43,25 @@ pub fn first_steps() -> Vec<Step> {
                 Ok(Verdict::Passed(format!(
                     "{} functions, {} bytes, {} marks: nothing traceable before the state is established",
                     checked.functions, checked.bytes, checked.marks
+                )))
+            })
+            .after(format!("build-{arch}")),
+        );
+        steps.push(
+            Step::on(arch, "init", move |context| {
+                if context.kernel.is_some() {
+                    return Ok(Verdict::Skipped("--kernel is given".into()));
+                }
+                let kernel = build::Kernel {
+                    arch,
+                    profile: "kernel".into(),
+                    features: String::new(),
+                };
+                let checked = init_sections::check(&kernel.ensure(false)?.elf)?;
+                Ok(Verdict::Passed(format!(
+                    "{} functions, {} KiB: nothing that stays refers to what only boot needs",
+                    checked.functions,
+                    checked.bytes >> 10
                 )))
             })
             .after(format!("build-{arch}")),
