@@ -48,7 +48,7 @@ impl Bitmap {
     }
 
     /// Whether the system call is allowed without a look at its arguments. Numbers that are not below the
-    /// count are not, whatever they are.
+    /// count are not, whatever they are. Who gets the number from a program bounds it against speculation.
     #[inline]
     pub fn allows(&self, nr: u32) -> bool {
         let word = self.words.get((nr / u64::BITS) as usize);
