@@ -57,15 +57,25 @@ fn loadable(offset: u32) -> bool {
 }
 
 fn is_known(code: u16) -> bool {
-    match code {
-        LD_IMM | LD_MEM | LD_W_LEN | LDX_IMM | LDX_MEM | LDX_W_LEN | LDX_B_MSH | ST | STX => true,
-        LD_W_ABS | LD_H_ABS | LD_B_ABS | LD_W_IND | LD_H_IND | LD_B_IND => true,
-        ADD_K | ADD_X | SUB_K | SUB_X | MUL_K | MUL_X | DIV_K | DIV_X | MOD_K | MOD_X | NEG => true,
-        OR_K | OR_X | AND_K | AND_X | XOR_K | XOR_X | LSH_K | LSH_X | RSH_K | RSH_X => true,
-        JA | JEQ_K | JEQ_X | JGT_K | JGT_X | JGE_K | JGE_X | JSET_K | JSET_X => true,
-        RET_K | RET_A | TAX | TXA => true,
-        _ => false,
-    }
+    let load = matches!(code, LD_IMM | LD_MEM | LD_W_LEN | LDX_IMM | LDX_MEM | LDX_W_LEN);
+    let packet = matches!(
+        code,
+        LD_W_ABS | LD_H_ABS | LD_B_ABS | LD_W_IND | LD_H_IND | LD_B_IND | LDX_B_MSH
+    );
+    let arithmetic = matches!(
+        code,
+        ADD_K | ADD_X | SUB_K | SUB_X | MUL_K | MUL_X | DIV_K | DIV_X | MOD_K | MOD_X | NEG
+    );
+    let bits = matches!(
+        code,
+        OR_K | OR_X | AND_K | AND_X | XOR_K | XOR_X | LSH_K | LSH_X | RSH_K | RSH_X
+    );
+    let jump = matches!(
+        code,
+        JA | JEQ_K | JEQ_X | JGT_K | JGT_X | JGE_K | JGE_X | JSET_K | JSET_X
+    );
+    let other = matches!(code, ST | STX | TAX | TXA | RET_K | RET_A);
+    load || packet || arithmetic || bits || jump || other
 }
 
 /// Checks that no cell of scratch memory is read to which something was not written before, on every way.
@@ -81,10 +91,11 @@ fn check_scratch(insns: &[Insn]) -> Result<(), Error> {
         .try_reserve_exact(insns.len())
         .map_err(|_| Error::NoMemory)?;
     masks.resize(insns.len(), ALL);
+    let mut masks = masks.as_mut_slice();
     let mut written = 0;
     for (at, insn) in insns.iter().enumerate() {
-        // That the jumps and the cells are within bounds has been checked.
-        let (here, behind) = masks[at..].split_first_mut().ok_or(Error::End)?;
+        // There is one for each; that jumps and cells are within bounds has been checked.
+        let (here, behind) = masks.split_first_mut().ok_or(Error::End)?;
         written &= *here;
         let cell = 1u16.wrapping_shl(insn.k);
         let mut jump = |skipped: usize| {
@@ -108,6 +119,7 @@ fn check_scratch(insns: &[Insn]) -> Result<(), Error> {
             }
             _ => {}
         }
+        masks = behind;
     }
     Ok(())
 }

@@ -34,30 +34,29 @@ pub struct Data {
 }
 
 impl Data {
+    /// What programs see of it.
+    pub fn words(&self) -> Words {
+        let mut words = [0; WORDS];
+        let ([head, wide @ ..], _) = words.as_chunks_mut() else {
+            return words;
+        };
+        *head = [self.nr.cast_unsigned(), self.arch];
+        let fields = [self.instruction_pointer].into_iter().chain(self.args);
+        for (words, field) in wide.iter_mut().zip(fields) {
+            // The halves in the order in which they are in memory.
+            let [a, b, c, d, e, f, g, h] = field.to_ne_bytes();
+            *words = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
+        }
+        words
+    }
+
     /// The structure's bytes, in the processor's byte order.
     pub fn to_bytes(&self) -> [u8; DATA_SIZE as usize] {
         let mut bytes = [0; DATA_SIZE as usize];
-        let head = (u64::from(self.nr.cast_unsigned()), u64::from(self.arch));
-        // The first two fields as one of 64 bits, whose halves are where the byte order puts them.
-        let head = match cfg!(target_endian = "big") {
-            true => head.0 << 32 | head.1,
-            false => head.1 << 32 | head.0,
-        };
-        let fields = [head, self.instruction_pointer].into_iter().chain(self.args);
-        for (bytes, field) in bytes.as_chunks_mut().0.iter_mut().zip(fields) {
-            *bytes = field.to_ne_bytes();
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(self.words()) {
+            *bytes = word.to_ne_bytes();
         }
         bytes
-    }
-
-    /// What programs see of it.
-    pub fn words(&self) -> Words {
-        let bytes = self.to_bytes();
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u32::from_ne_bytes(*bytes);
-        }
-        words
     }
 }
 

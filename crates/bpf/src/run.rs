@@ -18,7 +18,8 @@ impl Jump {
     }
 }
 
-/// An instruction as it is run: its code and its operand are one. The names are those of [`crate::insn::code`].
+/// An instruction as it is run: its code and its operand are one. The names are those of
+/// [`crate::insn::code`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// `A = K`.

@@ -11,8 +11,8 @@ fn program(insns: &[Insn]) -> Program {
     Program::new(insns).expect("valid")
 }
 
-/// Whether a program allows `nr` for each of many values of everything else. They are random, and the program's
-/// own constants.
+/// Whether a program allows `nr` for each of many values of everything else. They are random, and the
+/// program's own constants.
 fn allows_all(p: &Program, insns: &[Insn], nr: u32, r: &mut Random, tries: usize) -> bool {
     (0..tries).all(|_| {
         let mut data = r.data();

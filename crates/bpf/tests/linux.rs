@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd;
 
 use common::*;
 use limen_bpf::insn::code::*;
+use limen_bpf::program::{MAX_COST, PENALTY};
 use limen_bpf::{Data, Insn, Program};
 use seccompiler::{BpfProgram, apply_filter, sock_filter};
 
@@ -171,4 +172,28 @@ fn linux_returns_the_same() {
     }
     println!("{compared} results, {} different ones", different.len());
     assert!(different.len() > 1000);
+}
+
+#[test]
+#[ignore = "compares with the Linux it runs on"]
+fn linux_has_room_for_as_many() {
+    for n in 0..count(40) {
+        let mut r = Random::new(n);
+        let len = 20 + r.below(2000);
+        let insns = kept_to_lseek(&valid(&mut r, len));
+        let cost = Program::new(&insns).unwrap().cost();
+        // Each takes its own and the penalty, but for the newest.
+        let expected = (MAX_COST - cost) / (cost + PENALTY) + 1;
+        let loaded = apart(|| {
+            let mut loaded = 0;
+            loop {
+                match load(&insns) {
+                    Ok(()) => loaded += 1,
+                    Err(12) => break loaded,
+                    Err(other) => panic!("error {other}"),
+                }
+            }
+        });
+        assert_eq!(loaded, expected, "program {n} of {len} instructions, cost {cost}");
+    }
 }

@@ -1,5 +1,5 @@
-//! Filters that another program's compiler made (`seccompiler`, of Firecracker and others): what they return is
-//! what the rules they were made from say.
+//! Filters that another program's compiler made (`seccompiler`, of Firecracker and others): what they return
+//! is what the rules they were made from say.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What the tests share: an interpreter written from the manual's bits, generators, and names for instructions.
+//! What the tests share: an interpreter written from the manual's bits, generators, and names for
+//! instructions.
 
 #![allow(dead_code, reason = "not every test needs everything")]
 
