@@ -257,7 +257,7 @@ impl Reader {
             overrun,
             commit_overrun: get(&ring.commit_overrun),
             bytes: left(get(&ring.done_bytes), state.used() * 4, bytes),
-            oldest: self.oldest(),
+            oldest: if entries == 0 { None } else { self.oldest() },
             dropped: get(&ring.dropped),
             read: self.read,
         }

@@ -299,7 +299,7 @@ fn drain(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn every_event_once(
         (pages, size, long) in (2usize..5, 0usize..6, prop_oneof![Just(4usize), Just(8)]),
