@@ -2,8 +2,9 @@
 
 use crate::atomic::{Ordering, fence};
 use crate::reader::Reader;
-use crate::ring::{Error, Position, Word};
+use crate::ring::{Error, Position, Ring, Word};
 use crate::view::{Event, View};
+use alloc::sync::{Arc, Weak};
 
 /// A place in a buffer, for `trace`. It has a copy of the page that it is on.
 pub struct Cursor {
@@ -12,6 +13,9 @@ pub struct Cursor {
     position: Position,
     passed: u64,
     lost: u64,
+    /// The buffer, and how often it had been emptied.
+    ring: Weak<Ring>,
+    resets: u64,
 }
 
 /// Events of one page.
@@ -31,6 +35,8 @@ impl Cursor {
             position: Position(0),
             passed: 0,
             lost: 0,
+            ring: Weak::new(),
+            resets: 0,
         };
         cursor.rewind(reader);
         Ok(cursor)
@@ -43,10 +49,22 @@ impl Cursor {
         self.view.refresh(&reader.ring.pages[reader.page]);
         (self.view.at, self.view.time) = (reader.view.at, reader.view.time);
         (self.passed, self.lost) = (reader.passed, reader.lost);
+        self.ring = Arc::downgrade(&reader.ring);
+        self.resets = reader.resets;
     }
 
-    /// The next event. `reader` is the one with which the cursor was made. `None`: that was all so far.
+    /// Goes past what was consumed, and to the beginning if `reader` has another buffer by now.
+    fn follow(&mut self, reader: &Reader) {
+        let same = self.ring.as_ptr() == Arc::as_ptr(&reader.ring) && self.resets == reader.resets;
+        if !same || (self.position, self.view.at) < (reader.position, reader.view.at) {
+            self.rewind(reader);
+        }
+    }
+
+    /// The next event that was not consumed. `reader` is the one with which the cursor was made. `None`: that
+    /// was all so far.
     pub fn next(&mut self, reader: &Reader) -> Option<Event<'_>> {
+        self.follow(reader);
         while self.view.find().is_none() {
             if !self.load(reader) {
                 return None;
@@ -64,6 +82,7 @@ impl Cursor {
 
     /// What remains of the page, or the next that has events; goes behind it.
     pub(crate) fn page(&mut self, reader: &Reader) -> Option<Rest<'_>> {
+        self.follow(reader);
         while self.view.find().is_none() {
             if !self.load(reader) {
                 return None;
@@ -89,11 +108,6 @@ impl Cursor {
     /// Copies more of the page, or goes to the next. `false`: there is nothing more.
     fn load(&mut self, reader: &Reader) -> bool {
         let ring = &*reader.ring;
-        // What was consumed meanwhile, or emptied, is not there any more.
-        if self.position < reader.position || self.position > Position(ring.commit.load(Ordering::Acquire)) {
-            self.rewind(reader);
-            return self.view.at < self.view.len || self.view.done;
-        }
         if !self.view.done {
             let len = self.view.len;
             if self.copy(reader) {

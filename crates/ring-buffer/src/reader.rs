@@ -21,6 +21,8 @@ pub struct Reader {
     pub(crate) read: u64,
     /// Bytes of pages that were given back.
     pub(crate) read_bytes: u64,
+    /// How often the buffer was emptied.
+    pub(crate) resets: u64,
 }
 
 /// A page that was read.
@@ -66,6 +68,7 @@ impl Reader {
             lost: 0,
             read: 0,
             read_bytes: 0,
+            resets: 0,
             // Infallible in `alloc`, but small.
             ring: Arc::new(ring),
         };
@@ -292,6 +295,7 @@ impl Reader {
         }
         self.ring.clear();
         self.begin();
+        self.resets += 1;
         Ok(())
     }
 
