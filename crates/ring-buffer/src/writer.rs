@@ -21,14 +21,6 @@ fn ordered() {
     compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// What a reservation puts on a page.
-struct Plan {
-    new: State,
-    /// Kind and value of a time event in front.
-    time: Option<(u32, u64)>,
-    delta: u32,
-}
-
 /// Room for an event, which is recorded by [`Self::commit`]. Dropped otherwise, it is discarded.
 #[must_use]
 pub struct Reservation<'a, C: Cpu> {
@@ -36,11 +28,26 @@ pub struct Reservation<'a, C: Cpu> {
     page: &'a Page,
     cpu: C,
     nest: u32,
-    /// The first word of data.
-    at: usize,
-    words: usize,
+    /// The page's number.
+    tail: u32,
+    /// Words in front of the data, without a time event.
+    front: u32,
+    data: &'a [AtomicU32],
     old: State,
     new: State,
+}
+
+/// What a writer that begins has found.
+#[derive(Clone, Copy)]
+struct Start<'a, C: Cpu> {
+    cpu: C,
+    nest: u32,
+    tail: u32,
+    page: &'a Page,
+    old: State,
+    stamp: u64,
+    now: u64,
+    words: usize,
 }
 
 impl Ring {
@@ -59,12 +66,6 @@ impl Ring {
         cpu.interrupt();
         self.nest.store(nest + 1, Ordering::Relaxed);
         ordered();
-        let kind = if words <= DATA_MAX as usize {
-            words as u32
-        } else {
-            0
-        };
-        let size = words as u64 + if kind == 0 { 2 } else { 1 };
         loop {
             cpu.interrupt();
             let tail = self.tail.load(Ordering::Relaxed);
@@ -76,54 +77,102 @@ impl Ring {
             let stamp = page.stamp.load(Ordering::Relaxed);
             let now = cpu.now();
             ordered();
-            let delta = now.wrapping_sub(stamp).wrapping_sub(old.time());
-            let mut plan = Plan {
-                new: State(
-                    old.0
-                        .wrapping_add(size * State::WORD + State::EVENT)
-                        .wrapping_add(delta << State::TIME_SHIFT),
-                ),
-                time: None,
-                delta: delta as u32,
-            };
+            let time = old.time();
+            let delta = now.wrapping_sub(stamp).wrapping_sub(time);
+            let front = 1 + usize::from(words > DATA_MAX as usize);
+            let size = (front + words) as u64;
             // Not so either when the clock went backwards, and on a closed page.
             let usual = delta < 1 << DELTA_BITS
-                && old.time() + delta < State::LATE
+                && time + delta < State::LATE
                 && old.words() + size <= self.page_words;
             if !usual {
-                if !old.is_closed() {
-                    plan = Plan::unusual(old, stamp, now, size);
-                }
-                if old.is_closed() || plan.new.words() > self.page_words {
-                    if self.advance(cpu, tail, old, now) {
-                        continue;
-                    }
-                    self.end(cpu, nest);
-                    return None;
+                let start = Start {
+                    cpu,
+                    nest,
+                    tail,
+                    page,
+                    old,
+                    stamp,
+                    now,
+                    words,
+                };
+                match self.reserve_unusual(start) {
+                    Step::Again => continue,
+                    Step::Reserved(event) => return Some(event),
+                    Step::Full => return None,
                 }
             }
+            let new = State(old.0 + (size * State::WORD + State::EVENT) + (delta << State::TIME_SHIFT));
             cpu.interrupt();
-            if page
+            let swap = page
                 .state
-                .compare_exchange(old.0, plan.new.0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_err()
-            {
+                .compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+            if swap.is_err() {
                 continue;
             }
             ordered();
             cpu.interrupt();
-            let at = plan.begin(&page.body, old.words() as usize, kind, words);
             return Some(Reservation {
                 ring: self,
                 page,
                 cpu,
                 nest,
-                at,
-                words,
+                tail,
+                front: front as u32,
+                data: begin(&page.body[old.words() as usize..][..front + words], delta as u32),
                 old,
-                new: plan.new,
+                new,
             });
         }
+    }
+
+    /// A reservation that needs a time event, or another page; the next step of it.
+    #[cold]
+    #[inline(never)]
+    fn reserve_unusual<'a, C: Cpu>(&'a self, start: Start<'a, C>) -> Step<'a, C> {
+        let Start { cpu, page, old, .. } = start;
+        let front = 1 + usize::from(start.words > DATA_MAX as usize);
+        let time = (!old.is_closed()).then(|| Timed::new(old, start.stamp, start.now));
+        let fitting = time.and_then(|time| {
+            let extra = if time.event.is_some() { 2 } else { 0 };
+            let size = extra + front + start.words;
+            (old.words() + size as u64 <= self.page_words).then_some((time, extra, size))
+        });
+        let Some((time, extra, size)) = fitting else {
+            if self.advance(cpu, start.tail, old, start.now) {
+                return Step::Again;
+            }
+            self.end(cpu, start.nest, start.tail, page);
+            return Step::Full;
+        };
+        let words = old.words() + size as u64;
+        let new = State(words | (old.events() + 1) << 14 | time.last << State::TIME_SHIFT);
+        cpu.interrupt();
+        let swap = page
+            .state
+            .compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+        if swap.is_err() {
+            return Step::Again;
+        }
+        ordered();
+        cpu.interrupt();
+        let (head, rest) = page.body[old.words() as usize..][..size].split_at(extra);
+        if let (Some((kind, time)), [first, second]) = (time.event, head) {
+            let (low, high) = split(time);
+            first.store(header(kind, low), Ordering::Relaxed);
+            second.store(high, Ordering::Relaxed);
+        }
+        Step::Reserved(Reservation {
+            ring: self,
+            page,
+            cpu,
+            nest: start.nest,
+            tail: start.tail,
+            front: front as u32,
+            data: begin(rest, time.delta),
+            old,
+            new,
+        })
     }
 
     /// Records an event of `N` words. `false`: see [`Self::reserve`].
@@ -132,7 +181,7 @@ impl Ring {
         let Some(event) = self.reserve(cpu, N * 4) else {
             return false;
         };
-        for (word, value) in event.words().iter().zip(data) {
+        for (word, value) in event.data.iter().zip(data) {
             word.store(value, Ordering::Relaxed);
         }
         event.commit();
@@ -241,31 +290,53 @@ impl Ring {
 
     /// Ends a writer that began as number `nest`. The outermost publishes what all have written.
     #[inline(always)]
-    fn end<C: Cpu>(&self, cpu: C, nest: u32) {
+    fn end<C: Cpu>(&self, cpu: C, nest: u32, tail: u32, page: &Page) {
         ordered();
         cpu.interrupt();
         if nest != 0 {
             self.nest.store(nest, Ordering::Relaxed);
             return;
         }
-        loop {
-            let tail = self.tail.load(Ordering::Relaxed);
-            let page = &self.pages[tail as usize];
-            cpu.interrupt();
-            let state = State(page.state.load(Ordering::Relaxed));
-            cpu.interrupt();
-            if tail == self.commit_page.load(Ordering::Relaxed) && !state.is_closed() {
-                // Release: the events are written.
-                page.commit.store(state.words() as u32 * 4, Ordering::Release);
-            } else {
-                self.publish(cpu);
-            }
+        let state = page.state.load(Ordering::Relaxed);
+        cpu.interrupt();
+        // A page that is open is the tail.
+        if !State(state).is_closed() && tail == self.commit_page.load(Ordering::Relaxed) {
+            let bytes = State(state).words() as u32 * 4;
+            // Release: the events are written.
+            page.commit.store(bytes, Ordering::Release);
             ordered();
             cpu.interrupt();
             self.nest.store(0, Ordering::Relaxed);
             ordered();
             cpu.interrupt();
             // Those that came before the store above have left the publishing to this one.
+            if state == page.state.load(Ordering::Relaxed) {
+                return;
+            }
+            cpu.interrupt();
+            self.nest.store(1, Ordering::Relaxed);
+            ordered();
+        }
+        self.end_unusual(cpu);
+    }
+
+    /// Ends the outermost writer, where more than one page is to be published.
+    #[cold]
+    #[inline(never)]
+    fn end_unusual<C: Cpu>(&self, cpu: C) {
+        loop {
+            let tail = self.tail.load(Ordering::Relaxed);
+            let page = &self.pages[tail as usize];
+            cpu.interrupt();
+            let state = State(page.state.load(Ordering::Relaxed));
+            cpu.interrupt();
+            self.publish(cpu);
+            ordered();
+            cpu.interrupt();
+            self.nest.store(0, Ordering::Relaxed);
+            ordered();
+            cpu.interrupt();
+            // As above.
             if tail == self.tail.load(Ordering::Relaxed) && state.0 == page.state.load(Ordering::Relaxed) {
                 return;
             }
@@ -276,8 +347,6 @@ impl Ring {
     }
 
     /// Publishes all pages up to the tail.
-    #[cold]
-    #[inline(never)]
     fn publish<C: Cpu>(&self, cpu: C) {
         loop {
             let number = self.commit_page.load(Ordering::Relaxed);
@@ -311,47 +380,60 @@ impl Ring {
     }
 }
 
-impl Plan {
-    /// A reservation on an open page whose time does not fit into an event, or not into the state.
-    #[cold]
-    #[inline(never)]
-    fn unusual(old: State, stamp: u64, now: u64, size: u64) -> Self {
-        let late = old.time() == State::LATE;
+/// How a reservation goes on.
+enum Step<'a, C: Cpu> {
+    Again,
+    Reserved(Reservation<'a, C>),
+    /// There is no room; the writer has ended.
+    Full,
+}
+
+/// How an event tells its time.
+#[derive(Clone, Copy)]
+struct Timed {
+    /// Kind and value of a time event in front.
+    event: Option<(u32, u64)>,
+    delta: u32,
+    /// For the page's state.
+    last: u64,
+}
+
+impl Timed {
+    /// Of an event behind `old` on an open page with this stamp.
+    fn new(old: State, stamp: u64, now: u64) -> Self {
         let last = stamp.wrapping_add(old.time());
         // Not before the last event, as far as that is known.
         let ahead = now.wrapping_sub(last);
         let delta = if ahead < 1 << 63 { ahead } else { 0 };
-        let time = (old.time().saturating_add(delta)).min(State::LATE);
-        let (extra, front, delta) = if late {
-            (2, Some((TIME_STAMP, last.wrapping_add(delta))), 0)
+        let (event, within) = if old.time() == State::LATE {
+            (Some((TIME_STAMP, last.wrapping_add(delta))), 0)
         } else if delta >= 1 << DELTA_BITS {
-            (2, Some((TIME_EXTEND, delta)), 0)
+            (Some((TIME_EXTEND, delta)), 0)
         } else {
-            (0, None, delta as u32)
+            (None, delta as u32)
         };
         Self {
-            new: State((old.words() + size + extra) | (old.events() + 1) << 14 | time << State::TIME_SHIFT),
-            time: front,
-            delta,
+            event,
+            delta: within,
+            last: old.time().saturating_add(delta).min(State::LATE),
         }
     }
+}
 
-    /// Writes what is in front of the data to word `at`. Returns where the data begin.
-    #[inline(always)]
-    fn begin(&self, body: &[AtomicU32], mut at: usize, kind: u32, words: usize) -> usize {
-        if let Some((front, time)) = self.time {
-            let (low, high) = split(time);
-            body[at].store(header(front, low), Ordering::Relaxed);
-            body[at + 1].store(high, Ordering::Relaxed);
-            at += 2;
+/// Writes an event's first words. Returns those of its data.
+#[inline(always)]
+fn begin(event: &[AtomicU32], delta: u32) -> &[AtomicU32] {
+    match event {
+        [first, data @ ..] if data.len() <= DATA_MAX as usize => {
+            first.store(header(data.len() as u32, delta), Ordering::Relaxed);
+            data
         }
-        body[at].store(header(kind, self.delta), Ordering::Relaxed);
-        at += 1;
-        if kind == 0 {
-            body[at].store(words as u32 * 4 + 4, Ordering::Relaxed);
-            at += 1;
+        [first, second, data @ ..] => {
+            first.store(header(0, delta), Ordering::Relaxed);
+            second.store(data.len() as u32 * 4 + 4, Ordering::Relaxed);
+            data
         }
-        at
+        _ => &[],
     }
 }
 
@@ -359,7 +441,7 @@ impl<'a, C: Cpu> Reservation<'a, C> {
     /// The words of the data, to be stored to. They hold what was there before.
     #[inline]
     pub fn words(&self) -> &'a [AtomicU32] {
-        &self.page.body[self.at..self.at + self.words]
+        self.data
     }
 
     /// Stores bytes from the first on, and zeros into what remains of the last word that they reach.
@@ -380,7 +462,7 @@ impl<'a, C: Cpu> Reservation<'a, C> {
     /// The event is recorded. Readers see it when the outermost writer has ended.
     #[inline]
     pub fn commit(self) {
-        self.ring.end(self.cpu, self.nest);
+        self.ring.end(self.cpu, self.nest, self.tail, self.page);
         core::mem::forget(self);
     }
 
@@ -402,8 +484,8 @@ impl<'a, C: Cpu> Reservation<'a, C> {
         // Others are behind it. Their times count from this event, so its own difference stays; but
         // a difference of 0 means something else.
         let body = &self.page.body;
-        let long = self.words > DATA_MAX as usize;
-        let first = self.at - if long { 2 } else { 1 };
+        let size = self.front as usize + self.data.len();
+        let first = self.new.words() as usize - size;
         let (_, mut delta) = parts(body[first].load(Ordering::Relaxed));
         if delta == 0 {
             let front = self.old.words() as usize;
@@ -417,7 +499,7 @@ impl<'a, C: Cpu> Reservation<'a, C> {
             // As in Linux: what is behind an event of the same time seems one unit later.
             delta = 1;
         }
-        let bytes = (self.at + self.words - first - 1) * 4;
+        let bytes = (size - 1) * 4;
         body[first].store(header(PADDING, delta as u32), Ordering::Relaxed);
         body[first + 1].store(bytes as u32, Ordering::Relaxed);
         let mut now = state.load(Ordering::Relaxed);
@@ -434,6 +516,6 @@ impl<'a, C: Cpu> Reservation<'a, C> {
 impl<C: Cpu> Drop for Reservation<'_, C> {
     fn drop(&mut self) {
         self.undo();
-        self.ring.end(self.cpu, self.nest);
+        self.ring.end(self.cpu, self.nest, self.tail, self.page);
     }
 }
