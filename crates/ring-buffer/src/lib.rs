@@ -39,6 +39,7 @@ mod atomic;
 mod cursor;
 pub mod format;
 mod reader;
+mod reservation;
 mod resize;
 mod ring;
 mod view;
@@ -46,6 +47,7 @@ mod writer;
 
 pub use cursor::Cursor;
 pub use reader::{PageRead, Reader, Stats};
+pub use reservation::Reservation;
 pub use ring::{Error, Ring};
 pub use view::Event;
-pub use writer::{Cpu, Reservation};
+pub use writer::Cpu;

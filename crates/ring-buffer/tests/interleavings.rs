@@ -3,6 +3,8 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p limen-ring-buffer --test interleavings`; without that
 //! configuration this file is empty.
 //!
+//! The models switch between the CPUs at most twice where none of them waits.
+//!
 //! An interrupt is a writer that is called from inside another, at a step that the model chooses.
 
 #![cfg(loom)]
@@ -118,7 +120,7 @@ impl Seen {
 /// interrupted at a step, by `events` events.
 fn explore(before: usize, count: usize, reads: usize, interrupt: usize, events: usize) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(move || {
         let mut reader = Reader::new(2, layout(), true).unwrap();
         let machine = Machine::new(reader.ring().clone());
@@ -190,7 +192,7 @@ fn interrupted_by_many() {
 #[test]
 fn a_cursor_sees_no_mixture() {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(|| {
         let reader = Reader::new(2, layout(), true).unwrap();
         let machine = Machine::new(reader.ring().clone());

@@ -297,7 +297,11 @@ fn drain(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
     #[test]
     fn every_event_once(
         (pages, size, long) in (2usize..5, 0usize..6, prop_oneof![Just(4usize), Just(8)]),
