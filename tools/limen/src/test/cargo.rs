@@ -95,6 +95,8 @@ pub fn last_steps() -> Vec<Step> {
             "limen-entry",
             "-p",
             "limen-rcu",
+            "-p",
+            "limen-ring-buffer",
             "--test",
             "interleavings",
             "--target-dir",
@@ -107,7 +109,9 @@ pub fn last_steps() -> Vec<Step> {
                 .env("RUSTFLAGS", "--cfg loom"),
         )?;
         Ok(Verdict::Passed(
-            "the exit loop loses no flag, no RCU reader sees what is free; mistakes are caught".into(),
+            "the exit loop loses no flag, no RCU reader sees what is free, no trace event is torn or \
+             uncounted; mistakes are caught"
+                .into(),
         ))
     });
     let mut steps = vec![crates, interleavings];
