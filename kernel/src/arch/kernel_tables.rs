@@ -90,19 +90,22 @@ impl Tables {
             (image.end, high, write),
             (high, u64::MAX, write),
         ];
-        let in_pages = |from, to| block > 1 && from >= low && to <= high;
         let mut at = 0;
         while let Some(&(from, mut to, prot)) = parts.get(at) {
             at += 1;
-            // What is alike is mapped at once: a later change would merge it.
-            while let Some(&next) = parts.get(at)
+            // Where sizes change live, what is alike is mapped at once: a later change would merge it.
+            while block == 1
+                && let Some(&next) = parts.get(at)
                 && (next.0, next.2) == (to, prot)
-                && in_pages(next.0, next.1) == in_pages(from, to)
             {
                 to = next.1;
                 at += 1;
             }
-            let map = if in_pages(from, to) { &pages } else { map };
+            let map = if block > 1 && from >= low && to <= high {
+                &pages
+            } else {
+                map
+            };
             let (from, to) = (from.max(start), to.min(end));
             if from < to {
                 let virt = mmu::phys_to_virt(PhysAddr::new(from)) as usize;
