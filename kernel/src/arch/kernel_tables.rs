@@ -95,7 +95,17 @@ impl Tables {
             (image.end, high, write),
             (high, u64::MAX, write),
         ];
-        for (from, to, prot) in parts {
+        let mut at = 0;
+        while let Some(&(from, mut to, prot)) = parts.get(at) {
+            at += 1;
+            // Where sizes change live, what is alike is mapped at once: a later change would merge it.
+            while block == 1
+                && let Some(&next) = parts.get(at)
+                && (next.0, next.2) == (to, prot)
+            {
+                to = next.1;
+                at += 1;
+            }
             let map = if block > 1 && from >= low && to <= high {
                 &pages
             } else {

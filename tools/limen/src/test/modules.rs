@@ -1,6 +1,6 @@
 //! Modules of the kernel: builds those of `programs/modules`, and runs `programs/abi/modules.c`, which loads
 //! them; one of them maps most of the memory. By name, `programs/abi/loads.c` does so a thousand times under
-//! load, and Debian's `stress-ng` does.
+//! load.
 
 use anyhow::{Result, bail};
 
@@ -8,7 +8,7 @@ use super::guest::Guest;
 use super::{Context, Step, Verdict, flavour};
 use crate::agent;
 use crate::arch::Arch;
-use crate::{modules, packages, tree};
+use crate::{modules, tree};
 
 /// The memory of the guest, and how much of it `vmap80` maps: 32-bit Arm has few addresses.
 fn memory(arch: Arch) -> (&'static str, &'static [&'static str]) {
@@ -36,7 +36,7 @@ fn run(
     for option in options {
         guest = guest.option(*option);
     }
-    let ran = with_modules(guest, arch, "/modules")?
+    let ran = with_modules(guest, arch)?
         .script(&format!("/test {} && dmesg | grep vmap80:\n", args.join(" ")))
         .run()?;
     if ran.status != 0 {
@@ -45,8 +45,8 @@ fn run(
     Ok(Verdict::Passed(ran.text().trim().replace('\n', "; ")))
 }
 
-/// All modules, in this folder of the guest.
-fn with_modules(mut guest: Guest, arch: Arch, at: &str) -> Result<Guest> {
+/// All modules, in the guest's `/modules`.
+fn with_modules(mut guest: Guest, arch: Arch) -> Result<Guest> {
     for folder in modules::folders(&tree::root().join("programs/modules"))? {
         let module = modules::module(arch, &folder)?;
         let name = module
@@ -54,31 +54,9 @@ fn with_modules(mut guest: Guest, arch: Arch, at: &str) -> Result<Guest> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        guest = guest.option(format!("--add={}:{at}/{name}", module.display()));
+        guest = guest.option(format!("--add={}:/modules/{name}", module.display()));
     }
     Ok(guest)
-}
-
-/// Debian's `stress-ng`: four processes load and unload one module, which only one of them can at a time.
-fn stress(context: &Context, arch: Arch) -> Result<()> {
-    let root = packages::tree_with(arch, "stress-ng", &["stress-ng"])?;
-    let guest = Guest::new(context, arch)
-        .smp(4)
-        .timeout(300)
-        .option(format!("--root={}", root.display()));
-    let ran = with_modules(guest, arch, "/modules")?
-        .script(
-            "folder=/lib/modules/$(uname -r) && mkdir -p $folder && cp /modules/hello.ko $folder/ && \
-             echo hello.ko: > $folder/modules.dep && \
-             stress-ng --module 4 --module-name hello --timeout 30 --metrics --verify 2>&1\n",
-        )
-        .run()?;
-    let said = ran.text();
-    let ended = said.contains("successful run completed") && !said.contains("skipped");
-    if ran.status != 0 || !ended || !ran.log.contains("hello: unloaded") {
-        bail!("status {}\n{}", ran.status, ran.everything());
-    }
-    Ok(())
 }
 
 /// The steps of one architecture.
@@ -93,7 +71,6 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         if context.kernel.is_some() {
             return Ok(Verdict::Skipped("only for Limen".into()));
         }
-        stress(context, arch)?;
         run(context, arch, "loads", (4, 3600), &[])
     });
     vec![

@@ -71,7 +71,9 @@ impl Report {
     /// Whether the kernel knows how to map by pages.
     fn differs(&self) -> bool {
         let by_boots = self.boots.iter().any(|(_, [b, p])| b.leaves != p.leaves);
-        by_boots || self.boots.is_empty() && self.rows.iter().any(|(_, _, [b, p])| b != p)
+        let by_rows = self.boots.is_empty() && self.rows.iter().any(|(_, _, [b, p])| b != p);
+        // Or neither was measured.
+        by_boots || by_rows || self.boots.is_empty() && self.rows.is_empty()
     }
 }
 
