@@ -69,15 +69,15 @@ fn check_image(data: &[u8]) -> Result<Report> {
     let mut found = Vec::new();
     for section in file.sections() {
         let name = section.name().unwrap_or("");
-        let SectionFlags::Elf { sh_flags } = section.flags() else {
+        let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
             continue;
         };
-        let loaded = sh_flags & u64::from(object::elf::SHF_ALLOC) != 0;
+        let loaded = sh_flags.contains(object::elf::SHF_ALLOC);
         if !loaded || section.kind() == SectionKind::UninitializedData || init.contains(section.address()) {
             continue;
         }
         let (bytes, at) = (section.data()?, section.address());
-        let executable = sh_flags & u64::from(object::elf::SHF_EXECINSTR) != 0;
+        let executable = sh_flags.contains(object::elf::SHF_EXECINSTR);
         // Of entries of this table only those count that are used.
         let is_got = name == ".got" && got.is_some();
         if !is_got && (!executable || file.architecture() != Architecture::X86_64) {
