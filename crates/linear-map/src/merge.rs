@@ -87,6 +87,9 @@ impl Change {
             .saturating_add(self.map.geometry.level(found.level).size());
         let form = self.map.geometry.level(level);
         let block = self.map.geometry.level(found.level).size();
+        if self.ends_within(tables, &found) {
+            return self.worked(1);
+        }
         let Some(Equal {
             table,
             first,
@@ -109,6 +112,37 @@ impl Change {
         self.report.leaves[level].grouped -= grouped as i64;
         self.report.leaves[level].single -= (form.entries() - grouped) as i64;
         self.worked(form.entries());
+    }
+
+    /// Whether something ends at one of the two ends of the change, within the table that was found: it cannot
+    /// become a block. Most cannot, and this is seen in four entries.
+    fn ends_within(&self, tables: &impl Tables, found: &Found) -> bool {
+        let Some(level) = found.level.checked_sub(1) else {
+            return false;
+        };
+        let Entry::Table(table) = found.entry else {
+            return false;
+        };
+        let form = self.map.geometry.level(level);
+        let last = found.addr + (self.map.geometry.level(found.level).size() - 1);
+        let leaf = |at| match tables.read(table, level, form.index(at)) {
+            Entry::Leaf(leaf) => Some(leaf),
+            _ => None,
+        };
+        [self.start, self.end].into_iter().any(|edge| {
+            if edge <= found.addr || edge > last {
+                return false;
+            }
+            let (Some(before), Some(behind)) = (leaf(edge - 1), leaf(edge)) else {
+                return true;
+            };
+            let size = if Map::aligned(edge, form.size()) {
+                form.size()
+            } else {
+                0
+            };
+            before.attributes != behind.attributes || before.phys + size != behind.phys
+        })
     }
 
     /// Makes a group of the next entries of `level`, if they can be one.

@@ -7,7 +7,9 @@ use super::stats::CpuStats;
 use crate::arch::smp;
 use crate::sync::MAX_CPUS;
 use crate::task::{Task, ThreadInfo};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use limen_rcu::{Native, Presence};
@@ -112,7 +114,22 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>, presence: &'static Presence<Nat
     idle.sched.set_policy_fields(super::Policy::Idle, 0, 0);
     idle.info.cpu.store(n as u32, Ordering::Relaxed);
     let idle = Arc::into_raw(idle);
-    let data = alloc::boxed::Box::new(CpuData {
+    let data = fill(Box::new_uninit(), n, idle, presence);
+    let data = Box::into_raw(data);
+    CPUS[n].store(data, Ordering::Release);
+    data
+}
+
+/// Writes the data of CPU `n`. Never inlined: it is built on the stack first, and what allocates needs that
+/// stack, too.
+#[inline(never)]
+fn fill(
+    room: Box<MaybeUninit<CpuData>>,
+    n: usize,
+    idle: *const Task,
+    presence: &'static Presence<Native>,
+) -> Box<CpuData> {
+    let data = CpuData {
         id: n,
         bit: 1 << n,
         rq: RunQueue::new(idle),
@@ -122,8 +139,6 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>, presence: &'static Presence<Nat
         rseq: crate::rseq::Counts::new(),
         presence,
         idle: core::sync::atomic::AtomicBool::new(false),
-    });
-    let data = alloc::boxed::Box::into_raw(data);
-    CPUS[n].store(data, Ordering::Release);
-    data
+    };
+    Box::write(room, data)
 }

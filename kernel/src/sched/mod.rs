@@ -93,10 +93,39 @@ fn settle_in(data: *const CpuData) {
     cpu::ONLINE.fetch_or(1, Ordering::Release);
 }
 
+#[inline(never)]
 fn new_idle() -> Arc<Task> {
     let stack = KernelStack::new().expect("memory for an idle thread");
     let context = ContextCell::new(crate::arch::switch::Context::running());
     Task::new_kernel("swapper", stack, context, true)
+}
+
+/// What CPU `n` has for itself: its local block, with its idle thread, and the top of that thread's stack. They
+/// are never freed. Never inlined: the boot CPU's stack is small for what waits for the others.
+#[inline(never)]
+fn prepare(n: usize) -> (&'static mut cpu::CpuLocal, usize) {
+    let idle = new_idle();
+    let stack_top = idle.stack.top();
+    let irq_stack = KernelStack::new().expect("memory for an interrupt stack");
+    idle.info.cpu.store(n as u32, Ordering::Relaxed);
+    let local = Box::leak(Box::new(cpu::CpuLocal {
+        this: core::ptr::null(),
+        current: &raw const idle.info,
+        kernel_stack_top: stack_top,
+        scratch: [0; 4],
+        irq_stack_top: irq_stack.top(),
+        id: n,
+        data: core::ptr::null(),
+        float_owner: core::ptr::null(),
+        presence: Presence::new(),
+        lent: [0; 4],
+    }));
+    local.this = &raw const *local;
+    let presence = &raw const local.presence;
+    // SAFETY: the block is never freed; nothing writes this part of it by reference.
+    local.data = cpu::add_cpu(n, idle, unsafe { &*presence });
+    core::mem::forget(irq_stack);
+    (local, stack_top)
 }
 
 /// Starts the other CPUs and waits until they are online. CPUs that have not begun after a second are left
@@ -104,27 +133,7 @@ fn new_idle() -> Arc<Task> {
 pub fn start_secondaries() {
     let count = smp::count().min(MAX_CPUS);
     for n in 1..count {
-        let idle = new_idle();
-        let stack_top = idle.stack.top();
-        let irq_stack = KernelStack::new().expect("memory for an interrupt stack");
-        idle.info.cpu.store(n as u32, Ordering::Relaxed);
-        let local = Box::leak(Box::new(cpu::CpuLocal {
-            this: core::ptr::null(),
-            current: &raw const idle.info,
-            kernel_stack_top: stack_top,
-            scratch: [0; 4],
-            irq_stack_top: irq_stack.top(),
-            id: n,
-            data: core::ptr::null(),
-            float_owner: core::ptr::null(),
-            presence: Presence::new(),
-            lent: [0; 4],
-        }));
-        local.this = &raw const *local;
-        let presence = &raw const local.presence;
-        // SAFETY: the block is never freed; nothing writes this part of it by reference.
-        local.data = cpu::add_cpu(n, idle, unsafe { &*presence });
-        core::mem::forget(irq_stack);
+        let (local, stack_top) = prepare(n);
         match smp::start(n, local, stack_top, crate::mm::linear::before_alone) {
             Ok(()) => {
                 // Until it is online it is not told of changes of the map, and nobody waits for it: nothing

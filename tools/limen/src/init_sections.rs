@@ -2,7 +2,9 @@
 //! program starts, so nothing that stays may refer to it but the few functions that run it.
 //!
 //! References are found in the instructions (calls, jumps, addresses that are made of constants) and as
-//! pointers in data. A closure of a function of `.init.text` counts as part of it: it need not be inlined.
+//! pointers in data. A closure of a function of `.init.text` counts as part of it: it need not be inlined. So
+//! does its table of jumps: pointers in data that lead into its midst. Nothing lies at the first address of a
+//! section (the linker scripts see to it): it is only a bound.
 
 use anyhow::{Context, Result, bail};
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, SymbolKind};
@@ -81,7 +83,9 @@ fn check_image(data: &[u8]) -> Result<Report> {
         // Of entries of this table only those count that are used.
         let is_got = name == ".got" && got.is_some();
         if !is_got && (!executable || file.architecture() != Architecture::X86_64) {
-            words(bytes, at, file.is_64(), &mut found);
+            let mut pointers = Vec::new();
+            words(bytes, at, file.is_64(), &mut pointers);
+            found.extend(pointers.into_iter().filter(|&(_, to)| !init.is_midst(to)));
         }
         if executable {
             instructions(file.architecture(), bytes, at, toc, &mut found)?;
@@ -121,6 +125,15 @@ impl Init {
         self.ranges.iter().any(|range| range.contains(&address))
     }
 
+    /// Whether it is in a function, but not its first instruction.
+    fn is_midst(&self, address: u64) -> bool {
+        self.ranges[0].contains(&address) && !self.names.contains_key(&address)
+    }
+
+    fn is_bound(&self, address: u64) -> bool {
+        self.ranges.iter().any(|range| range.start == address)
+    }
+
     fn name(&self, address: u64) -> &str {
         self.names
             .range(..=address)
@@ -132,7 +145,7 @@ impl Init {
     fn errors(&self, found: &[(u64, u64)]) -> BTreeSet<String> {
         let mut errors = BTreeSet::new();
         for &(from, to) in found {
-            if !self.contains(to) || self.contains(from) {
+            if !self.contains(to) || self.is_bound(to) || self.contains(from) {
                 continue;
             }
             let (from, to) = (self.name(from), self.name(to));
@@ -198,7 +211,7 @@ fn instructions(
                 Some(target)
             }
             _ => match architecture {
-                Architecture::Aarch64 => adr(word, address),
+                Architecture::Aarch64 => parts.adr(word, address),
                 Architecture::Arm => parts.movw(word),
                 _ => parts.addis(word, toc),
             },
@@ -223,22 +236,41 @@ fn x86_64(bytes: &[u8], at: u64, found: &mut Vec<(u64, u64)>) {
     }
 }
 
-/// ADR, ADRP: of the latter the page, which both sections have whole.
-fn adr(word: u32, address: u64) -> Option<u64> {
-    let immediate = (word >> 3 & 0x1f_fffc | word >> 29 & 3) << 11;
-    let offset = i64::from(immediate as i32 >> 11);
-    match word & 0x9f00_0000 {
-        0x1000_0000 => Some(address.wrapping_add_signed(offset)),
-        0x9000_0000 => Some((address & !0xfff).wrapping_add_signed(offset << 12)),
-        _ => None,
-    }
-}
-
 /// Addresses of which one instruction has made one half, by register.
 #[derive(Default)]
 struct Parts([Option<u64>; 32]);
 
 impl Parts {
+    /// 64-bit Arm: ADR; ADRP, and what adds to it (ADD, loads and stores).
+    fn adr(&mut self, word: u32, address: u64) -> Option<u64> {
+        let (to, from) = ((word & 31) as usize, (word >> 5 & 31) as usize);
+        let low = u64::from(word >> 10 & 0xfff);
+        let immediate = (word >> 3 & 0x1f_fffc | word >> 29 & 3) << 11;
+        let offset = i64::from(immediate as i32 >> 11);
+        let page = self.0[from];
+        match word & 0x9f00_0000 {
+            0x1000_0000 => return Some(address.wrapping_add_signed(offset)),
+            0x9000_0000 => {
+                self.0[to] = Some((address & !0xfff).wrapping_add_signed(offset << 12));
+                return None;
+            }
+            _ => {}
+        }
+        if word & 0xffc0_0000 == 0x9100_0000 {
+            self.0[to] = None;
+            return Some(page? + low);
+        }
+        // Loads and stores at a distance that is a number; of more than 8 bytes if it is of vectors.
+        let is_access = word & 0x3b00_0000 == 0x3900_0000;
+        let is_vector = word & 0x0480_0000 == 0x0480_0000 && word >> 30 == 0;
+        let shift = if is_vector { 4 } else { word >> 30 };
+        if is_access {
+            Some(page? + (low << shift))
+        } else {
+            None
+        }
+    }
+
     /// 32-bit Arm: MOVW, MOVT.
     fn movw(&mut self, word: u32) -> Option<u64> {
         let register = (word >> 12 & 0xf) as usize;
@@ -289,8 +321,8 @@ mod tests {
                 (0x1100, "stays"),
                 (0x1200, "core::call::<goes::{closure#0}>"),
                 (0x1300, "goes_too"),
-                (0x2000, "goes"),
-                (0x4000, "TABLE"),
+                (0x2010, "goes"),
+                (0x4010, "TABLE"),
             ]
             .map(|(address, name)| (address, name.to_string()))
             .into(),
@@ -304,7 +336,12 @@ mod tests {
     #[test]
     fn what_stays_may_not_refer_to_what_goes() {
         assert_eq!(
-            errors(&[(0x1104, 0x2010), (0x1104, 0x3000), (0x1108, 0x2020)]),
+            errors(&[
+                (0x1104, 0x2010),
+                (0x1104, 0x2000),
+                (0x1104, 0x3000),
+                (0x1108, 0x2020)
+            ]),
             ["stays stays after boot, but refers to goes, which does not (.init.text, .init.data)"]
         );
         assert_eq!(errors(&[(0x1304, 0x4ff8)]).len(), 1);
@@ -314,10 +351,10 @@ mod tests {
     fn boot_itself_its_callers_and_its_closures_may() {
         assert!(
             errors(&[
-                (0x1004, 0x2000),
-                (0x2004, 0x4000),
-                (0x1204, 0x2000),
-                (0x2000, 0x1100)
+                (0x1004, 0x2010),
+                (0x2014, 0x4010),
+                (0x1204, 0x2010),
+                (0x2010, 0x1100)
             ])
             .is_empty()
         );
@@ -332,9 +369,19 @@ mod tests {
 
     #[test]
     fn addresses_in_instructions() {
-        // bl +0x1000; adrp x0, +1 page; adr x1, -4
-        let arm64 = [0x9400_0400, 0xb000_0000, 0x10ff_ffe1];
-        assert_eq!(targets(Architecture::Aarch64, &arm64), [0x2000, 0x2000, 0x1004]);
+        // bl +0x1000; adr x1, -4; adrp x0, +1 page; add x2, x0, 0x10; ldr x3, [x0, 0x18]; ldr q3, [x0, 0x20]
+        let arm64 = [
+            0x9400_0400,
+            0x10ff_ffe1,
+            0xb000_0000,
+            0x9100_4002,
+            0xf940_0c03,
+            0x3dc0_0803,
+        ];
+        assert_eq!(
+            targets(Architecture::Aarch64, &arm64),
+            [0x2000, 0x1000, 0x2010, 0x2018, 0x2020]
+        );
         // movw r1, #0x2010; movw r2, #1; movt r1, #0xc000
         let arm = [0xe302_1010, 0xe300_2001, 0xe34c_1000];
         assert_eq!(targets(Architecture::Arm, &arm), [0xc000_2010]);
@@ -364,5 +411,7 @@ mod tests {
         found.clear();
         words(&[0x10, 0x20, 0, 0, 1], 0x1100, false, &mut found);
         assert_eq!(found, [(0x1100, 0x2010)]);
+        // A table of jumps.
+        assert!(init().is_midst(0x2020) && !init().is_midst(0x2010) && !init().is_midst(0x4020));
     }
 }

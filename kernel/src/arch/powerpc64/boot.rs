@@ -27,22 +27,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     cpus::init_boot_cpu();
     extable::sort();
     patch::adapt();
-    // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
-    let data = unsafe {
-        let room = &raw const __devicetree;
-        let size = (&raw const __devicetree_end) as usize - room as usize;
-        if firmware != 0 {
-            let out = core::slice::from_raw_parts_mut(room.cast_mut(), size);
-            let total = limen_open_firmware::flatten(&mut Firmware::new(firmware), out);
-            core::slice::from_raw_parts(room, total)
-        } else {
-            let tree = (layout::LINEAR_BASE | initrd_or_tree) as *const u8;
-            let total = u32::from_be(tree.cast::<u32>().add(1).read()) as usize;
-            assert!(total <= size, "the devicetree is too large");
-            core::ptr::copy_nonoverlapping(tree, room.cast_mut(), total);
-            core::slice::from_raw_parts(room, total)
-        }
-    };
+    let data = flattened(initrd_or_tree, firmware);
     kmap::install_vectors();
     let tree = devicetree::parse(data);
     devicetree::keep(tree);
@@ -113,4 +98,26 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         initrd,
         command_line,
     })
+}
+
+/// The flattened devicetree, in the image's room for it. Never inlined: it needs much stack.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
+fn flattened(tree_at: usize, firmware: usize) -> &'static [u8] {
+    // SAFETY: the linker script gives the tree its room; firmware's entry was passed by firmware.
+    unsafe {
+        let room = &raw const __devicetree;
+        let size = (&raw const __devicetree_end) as usize - room as usize;
+        if firmware != 0 {
+            let out = core::slice::from_raw_parts_mut(room.cast_mut(), size);
+            let total = limen_open_firmware::flatten(&mut Firmware::new(firmware), out);
+            core::slice::from_raw_parts(room, total)
+        } else {
+            let tree = (layout::LINEAR_BASE | tree_at) as *const u8;
+            let total = u32::from_be(tree.cast::<u32>().add(1).read()) as usize;
+            assert!(total <= size, "the devicetree is too large");
+            core::ptr::copy_nonoverlapping(tree, room.cast_mut(), total);
+            core::slice::from_raw_parts(room, total)
+        }
+    }
 }

@@ -15,7 +15,7 @@ unsafe extern "C" {
     static __init_text_end: u8;
     static __init_end: u8;
     static __boot_stack_guard: u8;
-    static __table_pool_end: u8;
+    static __image_end: u8;
 }
 
 /// The parts of the kernel's addresses.
@@ -47,7 +47,7 @@ pub fn image() -> Image {
             &__init_text_end,
             &__init_end,
             &__boot_stack_guard,
-            &__table_pool_end,
+            &__image_end,
         ]
     };
     let at = at.map(|symbol| core::ptr::from_ref(symbol) as usize);

@@ -7,7 +7,7 @@ use crate::mm::kernel_map::numbers;
 use crate::mm::{PAGE_SIZE, PhysAddr, Prot, table, vmap};
 use crate::sync::IrqSpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use limen_linear_map::{self as linear_map, Map, Mapped, Reserve, Step, Table, Tables};
+use limen_linear_map::{self as linear_map, Leaf, Map, Mapped, Reserve, Step, Table, Tables};
 use limen_linux_abi::Errno;
 
 /// The live tables.
@@ -27,6 +27,46 @@ impl Tables for Live {
         // entries are accessed only by atomics.
         let slot = unsafe { &*slot(table, index) };
         table::load(slot).kernel(level)
+    }
+
+    fn alike(
+        &self,
+        table: Table,
+        level: usize,
+        index: usize,
+        count: usize,
+        leaf: Leaf,
+        size: u64,
+    ) -> Option<usize> {
+        let kinds = [false, true].map(|grouped| {
+            let (first, more) = numbers(linear_map::Entry::Leaf(Leaf { grouped, ..leaf }), level);
+            (first, more, usize::from(grouped))
+        });
+        let (mut n, mut grouped) = (0, 0);
+        while n < count {
+            let from = n;
+            for (first, more, is_grouped) in kinds {
+                let (begin, mut number) = (n, first.wrapping_add(more.wrapping_mul(n as u64)));
+                // SAFETY: as in `read`; all `count` entries are in the table.
+                while n < count && table::load(unsafe { &*slot(table, index + n) }).number() == number {
+                    n += 1;
+                    number = number.wrapping_add(more);
+                }
+                grouped += (n - begin) * is_grouped;
+            }
+            if n == from {
+                // It may still be the same but for what the processor writes itself.
+                let linear_map::Entry::Leaf(found) = self.read(table, level, index + n) else {
+                    return None;
+                };
+                if found.attributes != leaf.attributes || found.phys != leaf.phys + n as u64 * size {
+                    return None;
+                }
+                grouped += usize::from(found.grouped);
+                n += 1;
+            }
+        }
+        Some(grouped)
     }
 }
 
