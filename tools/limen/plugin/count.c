@@ -75,10 +75,8 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         uint64_t address = qemu_plugin_insn_vaddr(insn);
-        if (begin_address && address == begin_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_begin, NO_REGISTERS, NULL);
-        if (end_address && address == end_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_end, NO_REGISTERS, NULL);
+        call_at(insn, begin_address, on_begin);
+        call_at(insn, end_address, on_end);
         qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &counter_of(address)->count, 1);
     }
 }

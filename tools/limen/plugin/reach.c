@@ -144,12 +144,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         uint64_t address = qemu_plugin_insn_vaddr(insn);
         bool kernel = address >= kernel_address;
-        if (address == row_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_row, NO_REGISTERS, NULL);
-        if (address == begin_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_begin, NO_REGISTERS, NULL);
-        if (address == end_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_end, NO_REGISTERS, NULL);
+        call_at(insn, row_address, on_row);
+        call_at(insn, begin_address, on_begin);
+        call_at(insn, end_address, on_end);
         if (kernel) qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &executed, 1);
         if (kernel || (address >= user_address && address < user_end))
             qemu_plugin_register_vcpu_mem_cb(insn, on_access, NO_REGISTERS, MEM_RW, NULL);

@@ -103,12 +103,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         uint64_t address = qemu_plugin_insn_vaddr(insn);
-        if (address == row_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_row, NO_REGISTERS, NULL);
-        if (address == begin_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_begin, NO_REGISTERS, NULL);
-        if (address == end_address)
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_end, NO_REGISTERS, NULL);
+        call_at(insn, row_address, on_row);
+        call_at(insn, begin_address, on_begin);
+        call_at(insn, end_address, on_end);
         qemu_plugin_register_vcpu_mem_cb(insn, on_store, NO_REGISTERS, MEM_W, (void *)(uintptr_t)address);
     }
 }
