@@ -26,6 +26,9 @@ const CALLERS: [&str; 5] = [
     "__kallsyms_start",
 ];
 
+/// So many errors are said: one mistake may be one for each of its callers.
+const MOST_ERRORS: usize = 20;
+
 /// What was checked.
 #[derive(Debug)]
 pub struct Report {
@@ -104,7 +107,12 @@ fn check_image(data: &[u8]) -> Result<Report> {
     }
     let errors = init.errors(&found);
     if !errors.is_empty() {
-        let list: Vec<String> = errors.into_iter().collect();
+        let mut list: Vec<String> = errors.into_iter().collect();
+        let more = list.len().saturating_sub(MOST_ERRORS);
+        list.truncate(MOST_ERRORS);
+        if more > 0 {
+            list.push(format!("and {more} more"));
+        }
         bail!("{}", list.join("\n  "));
     }
     Ok(Report {
@@ -295,6 +303,8 @@ impl Parts {
                 self.0[to] = Some(toc.wrapping_add_signed(immediate << 16));
                 return None;
             }
+            // The address of the table of contents itself, at the beginning of a function.
+            14 if to == 2 => return None,
             14 | 32 | 34 | 36 | 38 | 40 | 42 | 44 | 48 | 50 | 52 | 54 => (immediate, false),
             58 | 62 => (immediate & !3, false),
             // Whatever else it is, one of these may be its result.
@@ -385,8 +395,15 @@ mod tests {
         // movw r1, #0x2010; movw r2, #1; movt r1, #0xc000
         let arm = [0xe302_1010, 0xe300_2001, 0xe34c_1000];
         assert_eq!(targets(Architecture::Arm, &arm), [0xc000_2010]);
-        // addis r3, r2, 1; addi r3, r3, -16; ld r4, 8(r3); addi r5, r2, 4
-        let power = [0x3c62_0001, 0x3863_fff0, 0xe883_0008, 0x38a2_0004];
+        // addis r2, r12, 5; addi r2, r2, 8; addis r3, r2, 1; addi r3, r3, -16; ld r4, 8(r3); addi r5, r2, 4
+        let power = [
+            0x3c4c_0005,
+            0x3842_0008,
+            0x3c62_0001,
+            0x3863_fff0,
+            0xe883_0008,
+            0x38a2_0004,
+        ];
         assert_eq!(targets(Architecture::PowerPc64, &power), [0x2_7ff0, 0x1_8004]);
         let mut found = Vec::new();
         // call +0; lea rax, [rip + 0x10]; mov rdi, -0x7fffe000
