@@ -70,7 +70,7 @@ fn check_image(data: &[u8]) -> Result<Report> {
     let got = file
         .section_by_name(".got")
         .filter(|_| file.architecture() == Architecture::PowerPc64);
-    let toc = got.as_ref().map_or(0, |got| got.address() + 0x8000);
+    let toc = file.symbol_by_name(".TOC.").map_or(0, |symbol| symbol.address());
     let mut found = Vec::new();
     for section in file.sections() {
         let name = section.name().unwrap_or("");

@@ -5,8 +5,8 @@ use super::format::forget_tables;
 use super::layout::PAGE_SHIFT;
 use super::sysreg;
 
-/// More pages than this are not invalidated one by one.
-const FLUSH_ALL_ABOVE: usize = 512;
+/// So many pages, a whole table's with the smallest pages, are not invalidated one by one.
+const FLUSH_ALL_FROM: usize = 512;
 
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
 /// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
@@ -27,7 +27,7 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed
     // the tables.
     unsafe {
-        if (end - start) >> PAGE_SHIFT > FLUSH_ALL_ABOVE {
+        if (end - start) >> PAGE_SHIFT >= FLUSH_ALL_FROM {
             sysreg::write!(TLBIASIDIS, asid as u32);
         } else {
             let mut addr = start;
@@ -63,7 +63,7 @@ pub(super) fn flush_kernel_by(start: usize, end: usize, shift: usize) {
     sysreg::store_barrier();
     // SAFETY: as for `flush_user`.
     unsafe {
-        if (end - start) >> shift > FLUSH_ALL_ABOVE {
+        if (end - start) >> shift >= FLUSH_ALL_FROM {
             sysreg::write!(TLBIALLIS, 0u32);
         } else {
             let mut addr = start;

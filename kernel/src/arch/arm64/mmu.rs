@@ -131,8 +131,8 @@ pub fn switch_to_kernel() {
     sysreg::isb();
 }
 
-/// More pages than this are not invalidated one by one.
-const FLUSH_ALL_ABOVE: usize = 512;
+/// So many pages, a whole table's with the smallest pages, are not invalidated one by one.
+const FLUSH_ALL_FROM: usize = 512;
 
 /// Forgets cached translations of `[start, end)` of an address space on every CPU that may hold them.
 /// `tables_freed`: table pages were removed, too. On return no CPU uses the old translations. Interrupts on,
@@ -149,7 +149,7 @@ pub fn flush_user(context: &MmContext, start: usize, end: usize, tables_freed: b
     // SAFETY: forgetting translations is always allowed; the barriers order it after the stores that changed
     // the tables.
     unsafe {
-        if pages > FLUSH_ALL_ABOVE {
+        if pages >= FLUSH_ALL_FROM {
             asm!("tlbi aside1is, {}", in(reg) asid << 48, options(nostack, preserves_flags));
         } else {
             let mut addr = start;
@@ -193,7 +193,7 @@ pub(super) fn flush_kernel_by(start: usize, end: usize, shift: usize) {
     // SAFETY: as for `flush_user`.
     unsafe {
         asm!("dsb ishst", options(nostack, preserves_flags));
-        if (end - start) >> shift > FLUSH_ALL_ABOVE {
+        if (end - start) >> shift >= FLUSH_ALL_FROM {
             asm!("tlbi vmalle1is", options(nostack, preserves_flags));
         } else {
             let mut addr = start;

@@ -46,13 +46,10 @@ impl Tables for Live {
         while n < count {
             let from = n;
             for (first, more, is_grouped) in kinds {
-                let (begin, mut number) = (n, first.wrapping_add(more.wrapping_mul(n as u64)));
-                // SAFETY: as in `read`; all `count` entries are in the table.
-                while n < count && table::load(unsafe { &*slot(table, index + n) }).number() == number {
-                    n += 1;
-                    number = number.wrapping_add(more);
-                }
-                grouped += (n - begin) * is_grouped;
+                let next = first.wrapping_add(more.wrapping_mul(n as u64));
+                let same = same(table, index + n, count - n, next, more);
+                n += same;
+                grouped += same * is_grouped;
             }
             if n == from {
                 // It may still be the same but for what the processor writes itself.
@@ -68,6 +65,35 @@ impl Tables for Live {
         }
         Some(grouped)
     }
+}
+
+/// So many entries are compared, or written, in one turn of a loop.
+const TURN: usize = 8;
+
+/// How many of the `count` entries from `index` on are `number`, `number + more`, and so on. The caller found
+/// the table in the kernel's map, which has so many entries.
+fn same(table: Table, index: usize, count: usize, mut number: u64, more: u64) -> usize {
+    let first = slot(table, index);
+    let load = |n: usize| {
+        // SAFETY: as in `Live::read`; the entry is one of the table's.
+        table::load(unsafe { &*first.wrapping_add(n) }).number()
+    };
+    let mut n = 0;
+    while count - n >= TURN {
+        let (mut differs, mut next) = (0, number);
+        for k in 0..TURN {
+            differs |= load(n + k) ^ next;
+            next = next.wrapping_add(more);
+        }
+        if differs != 0 {
+            break;
+        }
+        (n, number) = (n + TURN, next);
+    }
+    while n < count && load(n) == number {
+        (n, number) = (n + 1, number.wrapping_add(more));
+    }
+    n
 }
 
 /// Leaves of one table that follow each other, in addresses and in memory, and are alike otherwise.
@@ -104,7 +130,6 @@ fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
             }
             linear_map::Entry::Leaf(leaf) => {
                 let (first, more) = numbers(linear_map::Entry::Leaf(leaf), level);
-                let other = |n: &usize| number(*n) != first.wrapping_add(more.wrapping_mul(*n as u64));
                 let mapped = Mapped {
                     addr,
                     size: form.size(),
@@ -113,7 +138,7 @@ fn stretch(map: &Map, at: u64, end: u64) -> Result<Stretch, u64> {
                 };
                 return Ok(Stretch {
                     first: mapped,
-                    count: (1..room).find(other).unwrap_or(room),
+                    count: 1 + same(table, index + 1, room - 1, first.wrapping_add(more), more),
                 });
             }
         }
@@ -326,15 +351,27 @@ pub(super) fn write(window: &mut Window, step: &Step) {
     else {
         return;
     };
-    let (mut number, more) = numbers(entry, level);
-    let mut at = window.slot(table, index);
-    for _ in 0..count {
+    let first = window.slot(table, index);
+    let store = |n: usize, number| {
         // SAFETY: the caller has the map's lock, and the engine names entries of tables of the map, or of
         // the reserve.
-        let slot = unsafe { &*at };
+        let slot = unsafe { &*first.wrapping_add(n) };
         mmu::store_slot(slot, Entry::of_number(number).0);
+    };
+    if count == 1 {
+        return store(0, Entry::of_kernel(entry, level).number());
+    }
+    let (mut number, more) = numbers(entry, level);
+    let turns = count - count % TURN;
+    for n in (0..turns).step_by(TURN) {
+        for k in 0..TURN {
+            store(n + k, number);
+            number = number.wrapping_add(more);
+        }
+    }
+    for n in turns..count {
+        store(n, number);
         number = number.wrapping_add(more);
-        at = at.wrapping_add(1);
     }
 }
 
