@@ -214,15 +214,18 @@ fn instructions(
         let word = u32::from_le_bytes(four.try_into().expect("four bytes"));
         let step = decode(&bytes[offset..], address);
         let made = match step.flow {
-            Flow::Jump(target) | Flow::Branch(target) | Flow::Call(target) => {
-                parts = Parts::default();
-                Some(target)
-            }
-            _ => match architecture {
+            Flow::Next => match architecture {
                 Architecture::Aarch64 => parts.adr(word, address),
                 Architecture::Arm => parts.movw(word),
                 _ => parts.addis(word, toc),
             },
+            flow => {
+                parts = Parts::default();
+                match flow {
+                    Flow::Jump(target) | Flow::Branch(target) | Flow::Call(target) => Some(target),
+                    _ => None,
+                }
+            }
         };
         found.extend(made.map(|target| (address, target)));
     }
@@ -396,6 +399,7 @@ mod tests {
         let arm = [0xe302_1010, 0xe300_2001, 0xe34c_1000];
         assert_eq!(targets(Architecture::Arm, &arm), [0xc000_2010]);
         // addis r2, r12, 5; addi r2, r2, 8; addis r3, r2, 1; addi r3, r3, -16; ld r4, 8(r3); addi r5, r2, 4
+        // addis r3, r2, 1; blr; lwz r3, 4(r3)
         let power = [
             0x3c4c_0005,
             0x3842_0008,
@@ -403,6 +407,9 @@ mod tests {
             0x3863_fff0,
             0xe883_0008,
             0x38a2_0004,
+            0x3c62_0001,
+            0x4e80_0020,
+            0x8063_0004,
         ];
         assert_eq!(targets(Architecture::PowerPc64, &power), [0x2_7ff0, 0x1_8004]);
         let mut found = Vec::new();

@@ -7,7 +7,6 @@ use limen_open_firmware::Argument;
 /// Highest number of arguments and results together.
 const CELLS: usize = 8;
 /// A call's arguments, in firmware's byte order.
-#[unsafe(link_section = ".init.data")]
 static mut CALL: [u32; 3 + CELLS] = [0; 3 + CELLS];
 
 /// The firmware's entry point.
