@@ -223,6 +223,8 @@ owed! {
 /// stored is seen after everything before it.
 const _: fn(&mmu::Slot) -> mmu::Entry = |slot| {
     mmu::store_slot(slot, mmu::Entry::EMPTY.0);
+    // At once, but in any order: a barrier follows.
+    mmu::store_unordered(slot, mmu::Entry::EMPTY.0);
     // Zero only if the entry is empty.
     let _ = mmu::load_part(slot) == 0;
     mmu::Entry(mmu::load_slot(slot))

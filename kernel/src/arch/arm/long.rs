@@ -8,7 +8,7 @@
 use super::{asid, sysreg};
 use crate::mm::PhysAddr;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use limen_linear_map::{Map, Table, geometry, rule};
 
@@ -85,10 +85,16 @@ pub fn load_part(slot: &AtomicU64) -> u32 {
 /// Writes an entry in memory, after everything before.
 #[inline(always)]
 pub fn store_slot(slot: &AtomicU64, value: u64) {
+    fence(Ordering::Release);
+    store_unordered(slot, value);
+}
+
+/// Writes an entry in memory at once, but in any order: a barrier follows the last of several.
+#[inline(always)]
+pub fn store_unordered(slot: &AtomicU64, value: u64) {
     // SAFETY: the slot is an atomic; see above.
     unsafe {
-        asm!("dmb ish", "strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32,
-            in("r3") (value >> 32) as u32,
+        asm!("strd r2, r3, [{}]", in(reg) slot, in("r2") value as u32, in("r3") (value >> 32) as u32,
             options(nostack, preserves_flags));
     }
 }

@@ -131,6 +131,13 @@ pub fn store_slot(slot: &Slot, value: u32) {
     note_kernel_entry(slot, Entry(value));
 }
 
+/// Writes an entry in memory at once, but in any order: a barrier follows the last of several.
+#[inline(always)]
+pub fn store_unordered(slot: &Slot, value: u32) {
+    slot.store(value, Ordering::Relaxed);
+    note_kernel_entry(slot, Entry(value));
+}
+
 /// Sets `TTBR0` and the identifier, never one with the other's: in between nothing is cached under an
 /// identifier that anybody has.
 #[inline(always)]

@@ -11,7 +11,9 @@ use limen_linear_map::{Geometry, geometry};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
-pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
+pub use crate::arch::linear::{
+    HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot, store_unordered,
+};
 
 pub use crate::arch::pages::SHIFT as PAGE_SHIFT;
 /// One past the largest user address (a multiple of the page size).

@@ -13,7 +13,9 @@ pub use super::cache::clear_page;
 pub use super::layout::*;
 pub use super::pid::MmContext;
 pub use super::radix::*;
-pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
+pub use crate::arch::linear::{
+    HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot, store_unordered,
+};
 
 /// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the
 /// kernel has its own tree.

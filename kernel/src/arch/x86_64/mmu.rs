@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
 
 pub use super::tlb::MmContext;
-pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
+pub use crate::arch::linear::{
+    HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot, store_unordered,
+};
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;

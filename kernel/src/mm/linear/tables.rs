@@ -352,27 +352,27 @@ pub(super) fn write(window: &mut Window, step: &Step) {
         return;
     };
     let first = window.slot(table, index);
-    let store = |n: usize, number| {
+    let slot = |n: usize| {
         // SAFETY: the caller has the map's lock, and the engine names entries of tables of the map, or of
         // the reserve.
-        let slot = unsafe { &*first.wrapping_add(n) };
-        mmu::store_slot(slot, Entry::of_number(number).0);
+        unsafe { &*first.wrapping_add(n) }
     };
     if count == 1 {
-        return store(0, Entry::of_kernel(entry, level).number());
+        return table::store(slot(0), Entry::of_kernel(entry, level));
     }
+    // A table that nobody walks yet, or a group: a barrier or an invalidation is the next step.
     let (mut number, more) = numbers(entry, level);
+    let mut store = |n| {
+        mmu::store_unordered(slot(n), Entry::of_number(number).0);
+        number = number.wrapping_add(more);
+    };
     let turns = count - count % TURN;
     for n in (0..turns).step_by(TURN) {
         for k in 0..TURN {
-            store(n + k, number);
-            number = number.wrapping_add(more);
+            store(n + k);
         }
     }
-    for n in turns..count {
-        store(n, number);
-        number = number.wrapping_add(more);
-    }
+    (turns..count).for_each(store);
 }
 
 /// Boot: what the map's rule needs.
