@@ -20,6 +20,7 @@ impl Above for Limen {
         at_boot(|| before_threads(info));
         crate::sched::init();
         at_boot(with_threads);
+        start_others();
         booted(info)
     }
     fn secondary() -> ! {
@@ -65,6 +66,13 @@ fn with_threads() {
     crate::module::init();
     crate::driver::init();
     crate::rseq::init();
+}
+
+/// The other CPUs, and what needs to know how many they are. Never inlined, and not a part of [`with_threads`]:
+/// from here on the map may change with every allocation, and what is inlined there takes much of the boot
+/// CPU's stack.
+#[inline(never)]
+fn start_others() {
     crate::mm::linear::start();
     crate::sched::start_secondaries();
     crate::sched::futex::init();

@@ -1,6 +1,7 @@
 //! From Open Firmware to `crate::boot`: the devicetree, the final kernel map, the console. Everything up to
 //! [`kmap::activate`] runs with translation off.
 
+use super::devicetree::Tree;
 use super::devicetree_ranges::Ranges;
 use super::openfirmware::Firmware;
 use super::{console, cpu, cpus, devicetree, extable, kmap, layout, patch, pid, time, tlb};
@@ -42,16 +43,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
     tlb::init();
 
     let mut memory = Ranges::new();
-    for node in devicetree::of_type("memory") {
-        for (start, size) in devicetree::reg(tree, &node) {
-            // Only what the linear map can hold.
-            if start < 1 << 47 {
-                memory.push(start, size.min((1 << 47) - start));
-            }
-        }
-    }
-    memory.items[..memory.len].sort_unstable_by_key(|range| range.start);
-
+    find_memory(tree, &mut memory);
     let mut reserved = Ranges::new();
     // Vectors and image, up to the end of the tree.
     reserved.push(0, layout::to_phys(data.as_ptr_range().end as usize));
@@ -73,23 +65,8 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         reserved.push(start, size);
     }
 
-    let cpus = devicetree::of_type("cpu").count();
-    let size = memory.as_slice().iter().map(|range| range.size).sum();
-    let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS), size);
-    let (size, align) = ((pids * pid::ROOT_SIZE) as u64, pid::ROOT_SIZE as u64);
-    let span = |range: &PhysRange| range.start.as_u64()..range.start.as_u64() + range.size;
-    let pieces = memory.as_slice().iter().map(span);
-    let taken = reserved.as_slice().iter().map(span);
-    let Some(roots) = limen_page_alloc::early::room(pieces, taken, size, align) else {
-        panic!("no room for root tables")
-    };
-    reserved.push(roots, size);
-    pid::init(roots, pids);
-
-    let mut map = kmap::Builder::new();
-    for &range in memory.as_slice() {
-        map.map_ram(range);
-    }
+    make_roots(&memory, &mut reserved);
+    make_map(&memory);
     kmap::activate();
     cpu::init();
     crate::arch::above::start(&BootInfo {
@@ -119,5 +96,48 @@ fn flattened(tree_at: usize, firmware: usize) -> &'static [u8] {
             core::ptr::copy_nonoverlapping(tree, room.cast_mut(), total);
             core::slice::from_raw_parts(room, total)
         }
+    }
+}
+
+/// What memory there is, in order. Never inlined, as all that follows: the frame of [`primary`] stays, and is a
+/// part of the boot CPU's stack that nobody else has.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
+fn find_memory(tree: Tree, memory: &mut Ranges) {
+    for node in devicetree::of_type("memory") {
+        for (start, size) in devicetree::reg(tree, &node) {
+            // Only what the linear map can hold.
+            if start < 1 << 47 {
+                memory.push(start, size.min((1 << 47) - start));
+            }
+        }
+    }
+    memory.items[..memory.len].sort_unstable_by_key(|range| range.start);
+}
+
+/// Takes room for the root tables of all identifiers.
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
+fn make_roots(memory: &Ranges, reserved: &mut Ranges) {
+    let cpus = devicetree::of_type("cpu").count();
+    let size = memory.as_slice().iter().map(|range| range.size).sum();
+    let pids = pid::wanted(cpus.min(crate::sync::MAX_CPUS), size);
+    let (size, align) = ((pids * pid::ROOT_SIZE) as u64, pid::ROOT_SIZE as u64);
+    let span = |range: &PhysRange| range.start.as_u64()..range.start.as_u64() + range.size;
+    let pieces = memory.as_slice().iter().map(span);
+    let taken = reserved.as_slice().iter().map(span);
+    let Some(roots) = limen_page_alloc::early::room(pieces, taken, size, align) else {
+        panic!("no room for root tables")
+    };
+    reserved.push(roots, size);
+    pid::init(roots, pids);
+}
+
+#[inline(never)]
+#[unsafe(link_section = ".init.text")]
+fn make_map(memory: &Ranges) {
+    let mut map = kmap::Builder::new();
+    for &range in memory.as_slice() {
+        map.map_ram(range);
     }
 }
