@@ -48,9 +48,3 @@ pub fn load_part(slot: &AtomicU64) -> u64 {
 pub fn store_slot(slot: &AtomicU64, value: u64) {
     slot.store(value, Ordering::Release);
 }
-
-/// Writes an entry in memory at once, but in any order: a barrier follows the last of several.
-#[inline(always)]
-pub fn store_unordered(slot: &AtomicU64, value: u64) {
-    slot.store(value, Ordering::Relaxed);
-}

@@ -11,11 +11,16 @@ use limen_linear_map::{Geometry, geometry};
 
 pub use super::asid::MmContext;
 pub use super::descriptor::{Entry, MemoryKind};
-pub use crate::arch::linear::{
-    HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot, store_unordered,
-};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
 
 pub use crate::arch::pages::SHIFT as PAGE_SHIFT;
+
+/// Writes an entry in memory at once, but in any order: a barrier follows the last of several.
+#[inline(always)]
+pub fn store_unordered(slot: &AtomicU64, value: u64) {
+    slot.store(value, Ordering::Relaxed);
+}
+
 /// One past the largest user address (a multiple of the page size).
 pub const USER_END: usize = 1 << 48;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.

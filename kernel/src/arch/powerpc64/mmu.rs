@@ -8,14 +8,25 @@ use super::pid;
 use super::spr;
 use super::tlb::{What, after, before, tlbie, tlbie_range};
 use crate::mm::PhysAddr;
+use core::arch::asm;
+use core::sync::atomic::AtomicU64;
 
 pub use super::cache::clear_page;
 pub use super::layout::*;
 pub use super::pid::MmContext;
 pub use super::radix::*;
-pub use crate::arch::linear::{
-    HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot, store_unordered,
-};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
+
+/// Writes an entry in memory at once, but in any order: a barrier follows the last of several. The compiler
+/// would turn the bytes of each entry round in registers.
+#[inline(always)]
+pub fn store_unordered(slot: &AtomicU64, value: u64) {
+    // SAFETY: the slot is an atomic; the store is of one aligned double word.
+    unsafe {
+        asm!("stdbrx {}, 0, {}", in(reg) u64::from_be(value), in(reg_nonzero) slot,
+            options(nostack, preserves_flags));
+    }
+}
 
 /// Fills a fresh, zeroed user root table with what every address space shares with the kernel: nothing, the
 /// kernel has its own tree.

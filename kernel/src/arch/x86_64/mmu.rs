@@ -6,9 +6,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use limen_linear_map::{self as linear_map, Access, Attributes, Leaf};
 
 pub use super::tlb::MmContext;
-pub use crate::arch::linear::{
-    HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot, store_unordered,
-};
+pub use crate::arch::linear::{HIGH_MEMORY, View, linear_end, load_part, load_slot, store_slot};
+
+/// Writes an entry in memory at once, but in any order: a barrier follows the last of several.
+#[inline(always)]
+pub fn store_unordered(slot: &AtomicU64, value: u64) {
+    slot.store(value, Ordering::Relaxed);
+}
 
 /// log2 of the page size.
 pub const PAGE_SHIFT: usize = 12;
