@@ -38,10 +38,45 @@ impl Map {
         })
     }
 
-    /// Whether [`Change::merge`] would make a block of `level` for `addr` of the table there.
-    pub fn merges(&self, tables: &impl Tables, addr: u64, level: usize) -> bool {
+    /// Whether something ends at one of the two ends of `range`, within the table that was found: it cannot
+    /// become a block. After a change most cannot, and this is seen in four entries.
+    fn ends_within(&self, tables: &impl Tables, found: &Found, range: (u64, u64)) -> bool {
+        let Some(level) = found.level.checked_sub(1) else {
+            return false;
+        };
+        let Entry::Table(table) = found.entry else {
+            return false;
+        };
+        let form = self.geometry.level(level);
+        let last = found.addr + (self.geometry.level(found.level).size() - 1);
+        let leaf = |at| match tables.read(table, level, form.index(at)) {
+            Entry::Leaf(leaf) => Some(leaf),
+            _ => None,
+        };
+        [range.0, range.1].into_iter().any(|edge| {
+            if edge <= found.addr || edge > last {
+                return false;
+            }
+            let (Some(before), Some(behind)) = (leaf(edge - 1), leaf(edge)) else {
+                return true;
+            };
+            let size = if Self::aligned(edge, form.size()) {
+                form.size()
+            } else {
+                0
+            };
+            before.attributes != behind.attributes || before.phys + size != behind.phys
+        })
+    }
+
+    /// Whether [`Change::merge`] would make a block of `level` for `addr` of the table there, after a change of
+    /// `range` (any will do: it is only where to look first).
+    pub fn merges(&self, tables: &impl Tables, addr: u64, level: usize, range: (u64, u64)) -> bool {
         let found = self.find(tables, addr, level);
-        (1..=self.largest).contains(&level) && found.level == level && self.equal(tables, &found).is_some()
+        (1..=self.largest).contains(&level)
+            && found.level == level
+            && !self.ends_within(tables, &found, range)
+            && self.equal(tables, &found).is_some()
     }
 }
 
@@ -87,7 +122,7 @@ impl Change {
             .saturating_add(self.map.geometry.level(found.level).size());
         let form = self.map.geometry.level(level);
         let block = self.map.geometry.level(found.level).size();
-        if self.ends_within(tables, &found) {
+        if self.map.ends_within(tables, &found, (self.start, self.end)) {
             return self.worked(1);
         }
         let Some(Equal {
@@ -112,37 +147,6 @@ impl Change {
         self.report.leaves[level].grouped -= grouped as i64;
         self.report.leaves[level].single -= (form.entries() - grouped) as i64;
         self.worked(form.entries());
-    }
-
-    /// Whether something ends at one of the two ends of the change, within the table that was found: it cannot
-    /// become a block. Most cannot, and this is seen in four entries.
-    fn ends_within(&self, tables: &impl Tables, found: &Found) -> bool {
-        let Some(level) = found.level.checked_sub(1) else {
-            return false;
-        };
-        let Entry::Table(table) = found.entry else {
-            return false;
-        };
-        let form = self.map.geometry.level(level);
-        let last = found.addr + (self.map.geometry.level(found.level).size() - 1);
-        let leaf = |at| match tables.read(table, level, form.index(at)) {
-            Entry::Leaf(leaf) => Some(leaf),
-            _ => None,
-        };
-        [self.start, self.end].into_iter().any(|edge| {
-            if edge <= found.addr || edge > last {
-                return false;
-            }
-            let (Some(before), Some(behind)) = (leaf(edge - 1), leaf(edge)) else {
-                return true;
-            };
-            let size = if Map::aligned(edge, form.size()) {
-                form.size()
-            } else {
-                0
-            };
-            before.attributes != behind.attributes || before.phys + size != behind.phys
-        })
     }
 
     /// Makes a group of the next entries of `level`, if they can be one.

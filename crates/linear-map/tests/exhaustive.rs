@@ -79,7 +79,7 @@ fn pages_that_come_and_go() {
 /// Whether a table of the model is said to be able to become a block.
 fn merges_anywhere(model: &Model, pages: u64) -> bool {
     (1..=model.map.largest)
-        .any(|level| (0..pages).any(|page| model.map.merges(model, BASE + page * PAGE, level)))
+        .any(|level| (0..pages).any(|page| model.map.merges(model, BASE + page * PAGE, level, (0, 0))))
 }
 
 /// Two changes, one after the other, of all ranges of a deeper map; merges are put off, and made afterwards.

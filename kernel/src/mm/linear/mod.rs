@@ -277,7 +277,7 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
         let size = map.geometry.level(level).size();
         let mut at = start & !(size - 1);
         while at < end {
-            if can_merge(map, at, size, level) {
+            if can_merge(map, at, level, (start, end)) {
                 let mut surplus = FrameList::new();
                 let mut change = Change::merge(map, at, at + size);
                 alone(&mut || drop(drive(&mut change, How::Alone, MAP.lock(), &mut surplus, || true)));
@@ -289,14 +289,15 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
     }
 }
 
-/// Whether a table that maps `[at, at + size)` can become a block of `level`. Nothing of the image's
+/// Whether the table at `at` can become a block of `level`, after a change of `range`. Nothing of the image's
 /// surroundings can: what merging needs is there.
-fn can_merge(map: &Map, at: u64, size: u64, level: usize) -> bool {
+fn can_merge(map: &Map, at: u64, level: usize, range: (u64, u64)) -> bool {
+    let size = map.geometry.level(level).size();
     let image = kernel_map::image();
     let addr = |phys| kernel_map::address(mmu::phys_to_virt(PhysAddr::new(phys)) as usize);
     let apart = at + size <= addr(image.text) || at >= addr(image.end);
     let _lock = MAP.lock();
-    apart && map.merges(&Live, at, level)
+    apart && map.merges(&Live, at, level, range)
 }
 
 /// Takes and gives what may be done with `pages` pages of the linear map from the one at `phys` on. Errors:
