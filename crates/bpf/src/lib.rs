@@ -2,7 +2,7 @@
 //! say what their results mean. The kernel copies the program and knows threads; all decisions are here.
 //!
 //! * [`insn`]: instructions as programs hand them over (`struct sock_filter`);
-//! * [`check`]: which programs are valid at all (`SO_ATTACH_FILTER` and seccomp share that);
+//! * [`mod@check`]: which programs are valid at all (`SO_ATTACH_FILTER` and seccomp share that);
 //! * [`program`]: which of them seccomp takes, and running them over `struct seccomp_data`;
 //! * [`always`]: which system calls a program allows whatever their arguments, found out once;
 //! * [`verdict`]: what several filters' results come to, and which of them are logged.

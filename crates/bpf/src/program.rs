@@ -72,7 +72,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Those of [`check`]; then [`Error::Foreign`] and [`Error::Offset`]. [`Error::NoMemory`].
+    /// Those of [`check()`]; then [`Error::Foreign`] and [`Error::Offset`]. [`Error::NoMemory`].
     pub fn new(insns: &[Insn]) -> Result<Self, Error> {
         check(insns)?;
         let mut steps = Vec::new();

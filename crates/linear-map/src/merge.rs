@@ -69,8 +69,8 @@ impl Map {
         })
     }
 
-    /// Whether [`Change::merge`] would make a block of `level` for `addr` of the table there, after a change of
-    /// `range` (any will do: it is only where to look first).
+    /// Whether [`Change::merge`] would make a block of `level` for `addr` of the table there, after a change
+    /// of `range` (any will do: it is only where to look first).
     pub fn merges(&self, tables: &impl Tables, addr: u64, level: usize, range: (u64, u64)) -> bool {
         let found = self.find(tables, addr, level);
         (1..=self.largest).contains(&level)

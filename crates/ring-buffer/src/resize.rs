@@ -58,7 +58,7 @@ impl Reader {
             page.position.store(position.0, Ordering::Relaxed);
             page.first.store(first, Ordering::Relaxed);
             let more = if left != 0 { DONE } else { 0 };
-            page.commit.store(words as u32 * 4 | more, Ordering::Relaxed);
+            page.commit.store((words as u32 * 4) | more, Ordering::Relaxed);
             if left != 0 {
                 first += copy.events;
                 bytes_before += words * 4;

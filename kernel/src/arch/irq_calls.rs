@@ -18,12 +18,6 @@ pub fn raw_save() -> Flags {
     flags
 }
 
-/// A hint inside a spinning loop.
-#[inline(always)]
-pub fn spin_hint() {
-    core::hint::spin_loop()
-}
-
 /// Turns interrupts off.
 #[inline(always)]
 pub fn local_disable() {

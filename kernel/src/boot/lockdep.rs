@@ -150,7 +150,7 @@ fn rcu_nested() {
         crate::arch::irq::local_enable();
         let end = crate::time::now_ns() + 2_000_000;
         while crate::time::now_ns() < end {
-            core::hint::spin_loop();
+            crate::arch::irq::spin_hint();
         }
         crate::arch::irq::local_disable();
         context::user_exit();
@@ -163,6 +163,6 @@ fn rcu_stall() {
     let _reader = crate::rcu::read();
     let end = crate::time::now_ns() + 2_000_000_000;
     while crate::time::now_ns() < end {
-        core::hint::spin_loop();
+        crate::arch::irq::spin_hint();
     }
 }

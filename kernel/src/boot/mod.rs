@@ -68,9 +68,9 @@ fn with_threads() {
     crate::rseq::init();
 }
 
-/// The other CPUs, and what needs to know how many they are. Never inlined, and not a part of [`with_threads`]:
-/// from here on the map may change with every allocation, and what is inlined there takes much of the boot
-/// CPU's stack.
+/// The other CPUs, and what needs to know how many they are. Never inlined, and not a part of
+/// [`with_threads`]: from here on the map may change with every allocation, and what is inlined there takes
+/// much of the boot CPU's stack.
 #[inline(never)]
 fn start_others() {
     crate::mm::linear::start();

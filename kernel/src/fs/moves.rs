@@ -2,7 +2,6 @@
 //! written out from its end, a walk that must not leave a tree. A mover says so before and after its change.
 //! A reader takes note before it reads, and asks afterwards (a sequence count).
 
-use core::hint::spin_loop;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// A count in a line of its own, as every walk reads it.
@@ -53,7 +52,7 @@ impl Seen {
             if BEGUN.0.load(Ordering::Relaxed) == ended {
                 return Self(ended);
             }
-            spin_loop();
+            crate::arch::irq::spin_hint();
         }
         Self(ENDED.0.load(Ordering::Acquire))
     }

@@ -163,7 +163,7 @@ pub(crate) fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<IrqSpinGuard<'_
         if let Some(guard) = lock.try_lock() {
             return Some(guard);
         }
-        core::hint::spin_loop();
+        crate::arch::irq::spin_hint();
     }
     None
 }

@@ -82,7 +82,7 @@ fn spin(n: usize, seen: usize) {
     while !cpu.has_ended(seen) {
         let own = without_preemption(|| smp::cpu_id() == n && !cpu.has_ended(seen));
         assert!(!own, "a glance waits for itself");
-        core::hint::spin_loop();
+        crate::arch::irq::spin_hint();
     }
 }
 

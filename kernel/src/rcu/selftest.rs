@@ -216,7 +216,7 @@ fn held_up() -> Result<(), &'static str> {
             theirs.reads.store(true, Release);
             let end = crate::time::now_ns() + 30_000_000;
             while crate::time::now_ns() < end {
-                core::hint::spin_loop();
+                crate::arch::irq::spin_hint();
             }
             theirs.left.store(!theirs.over.load(Acquire), Release);
             drop(reader);

@@ -162,7 +162,7 @@ impl Chance {
 fn spin(ns: u64) {
     let end = now_ns() + ns;
     while now_ns() < end {
-        core::hint::spin_loop();
+        crate::arch::irq::spin_hint();
     }
 }
 

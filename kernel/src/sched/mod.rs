@@ -100,8 +100,8 @@ fn new_idle() -> Arc<Task> {
     Task::new_kernel("swapper", stack, context, true)
 }
 
-/// What CPU `n` has for itself: its local block, with its idle thread, and the top of that thread's stack. They
-/// are never freed. Never inlined: the boot CPU's stack is small for what waits for the others.
+/// What CPU `n` has for itself: its local block, with its idle thread, and the top of that thread's stack.
+/// They are never freed. Never inlined: the boot CPU's stack is small for what waits for the others.
 #[inline(never)]
 fn prepare(n: usize) -> (&'static mut cpu::CpuLocal, usize) {
     let idle = new_idle();

@@ -185,7 +185,7 @@ fn storm() -> Result<(), &'static str> {
                 rearm();
             }
             while FIRED.load(Ordering::Acquire) <= FIRINGS {
-                core::hint::spin_loop();
+                crate::arch::irq::spin_hint();
             }
             s.done.fetch_add(1, Ordering::AcqRel);
             s.finished.wake_all();

@@ -45,7 +45,8 @@ extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *
 int qemu_plugin_version = 1;
 
 /* Calls `reached` before an instruction, if it is the one at `wanted` (0: none is). */
-static inline void call_at(struct qemu_plugin_insn *insn, uint64_t wanted, void (*reached)(unsigned, void *)) {
+static inline void call_at(struct qemu_plugin_insn *insn, uint64_t wanted,
+                           void (*reached)(unsigned, void *)) {
     if (wanted && qemu_plugin_insn_vaddr(insn) == wanted)
         qemu_plugin_register_vcpu_insn_exec_cb(insn, reached, NO_REGISTERS, NULL);
 }

@@ -2,9 +2,12 @@
 //! aborts too.
 
 pub use super::super::irq_calls::{
-    enabled, local_disable, local_enable, local_restore, local_save, raw_save, spin_hint,
+    enabled, local_disable, local_enable, local_restore, local_save, raw_save,
 };
 use core::arch::asm;
+
+/// A hint inside a spinning loop.
+pub use core::hint::spin_loop as spin_hint;
 
 /// The saved interrupt state (`CPSR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

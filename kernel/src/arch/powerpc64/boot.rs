@@ -99,8 +99,8 @@ fn flattened(tree_at: usize, firmware: usize) -> &'static [u8] {
     }
 }
 
-/// What memory there is, in order. Never inlined, as all that follows: the frame of [`primary`] stays, and is a
-/// part of the boot CPU's stack that nobody else has.
+/// What memory there is, in order. Never inlined, as all that follows: the frame of [`primary`] stays, and is
+/// a part of the boot CPU's stack that nobody else has.
 #[inline(never)]
 #[unsafe(link_section = ".init.text")]
 fn find_memory(tree: Tree, memory: &mut Ranges) {

@@ -1,12 +1,15 @@
 //! This CPU's interrupt flag.
 
 pub use super::super::irq_calls::{
-    enabled, local_disable, local_enable, local_restore, local_save, raw_save, spin_hint,
+    enabled, local_disable, local_enable, local_restore, local_save, raw_save,
 };
 use crate::sync::lockdep;
 use core::arch::asm;
 
 const RFLAGS_IF: usize = 1 << 9;
+
+/// A hint inside a spinning loop.
+pub use core::hint::spin_loop as spin_hint;
 
 /// The saved interrupt state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

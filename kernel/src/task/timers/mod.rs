@@ -81,7 +81,7 @@ fn lock_settled<T>(of: &IrqSpinLock<T>, sending: impl Fn(&T) -> bool) -> IrqSpin
             return timer;
         }
         drop(timer);
-        core::hint::spin_loop();
+        crate::arch::irq::spin_hint();
     }
 }
 
