@@ -24,7 +24,7 @@ impl Cpu for &Machine<'_> {
         self.clock.get()
     }
     fn interrupt(self) {
-        if self.depth.get() < 3 && self.roll() % 40 == 0 {
+        if self.depth.get() < 3 && self.roll().is_multiple_of(40) {
             self.depth.set(self.depth.get() + 1);
             for _ in 0..1 + self.roll() % 4 {
                 self.write();
@@ -58,7 +58,7 @@ impl Machine<'_> {
         for word in event.words() {
             word.store(mark, Ordering::Relaxed);
         }
-        if self.roll() % 16 == 0 {
+        if self.roll().is_multiple_of(16) {
             event.discard();
             bump(&self.discarded);
         } else {

@@ -163,7 +163,7 @@ pub(crate) fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<IrqSpinGuard<'_
         if let Some(guard) = lock.try_lock() {
             return Some(guard);
         }
-        crate::arch::irq::spin_hint();
+        core::hint::spin_loop();
     }
     None
 }
