@@ -229,6 +229,99 @@ fn discarded_events_take_no_time_away() {
     }
 }
 
+/// What the reader gets, time by time.
+fn times(reader: &mut Reader) -> Vec<u64> {
+    let mut times = Vec::new();
+    while let Some(event) = reader.peek() {
+        times.push(event.time);
+        reader.consume();
+    }
+    times
+}
+
+/// What is discarded there is an absolute time, which goes back by one unit.
+#[test]
+fn discarded_among_equal_times_far_from_the_first() {
+    // The second is 0 in the bits that an absolute time has.
+    for begin in [1000, (1 << 59) - (1 << 40), 5 << 57] {
+        let layout = Layout::new(4096, 8).unwrap();
+        let mut reader = Reader::new(2, layout, true).unwrap();
+        let clock = Clock::default();
+        let late = begin + (1 << 40);
+        event(&reader, &clock, begin, 4);
+        event(&reader, &clock, late, 4);
+        let ring = reader.ring().clone();
+        let outer = ring.reserve(&clock, 4).unwrap();
+        event(&reader, &clock, late, 4);
+        outer.discard();
+        event(&reader, &clock, late + 3, 4);
+        assert_eq!(times(&mut reader), [begin, late, late, late + 3]);
+        // The clock goes back, not by 2^59 forward.
+        event(&reader, &clock, late + 2, 4);
+        assert_eq!(times(&mut reader), [late + 2]);
+    }
+}
+
+/// Three events fill a page.
+#[test]
+fn a_clock_that_goes_back_between_pages() {
+    let layout = Layout::new(64, 8).unwrap();
+    let record = || {
+        let reader = Reader::new(4, layout, true).unwrap();
+        let clock = Clock::default();
+        for time in [1000, 1001, 1003, 900, 950, 1002, 0, 1004] {
+            event(&reader, &clock, time, 12);
+        }
+        reader
+    };
+    let expected = [1000, 1001, 1003, 1003, 1003, 1003, 1003, 1004];
+    assert_eq!(times(&mut record()), expected);
+    let mut reader = record();
+    for (expected, stamp) in expected.chunks(3).zip([1000, 1003, 1003]) {
+        let page = page(&mut reader, layout);
+        assert_eq!(page.time, stamp);
+        let times: Vec<_> = page.events.iter().map(|e| e.time).collect();
+        assert_eq!(times, expected);
+    }
+    // Around the end of all times.
+    let mut reader = Reader::new(4, layout, true).unwrap();
+    let clock = Clock::default();
+    for time in [u64::MAX, 0, 1, u64::MAX, 2] {
+        event(&reader, &clock, time, 12);
+    }
+    assert_eq!(times(&mut reader), [u64::MAX, 0, 1, 1, 2]);
+}
+
+/// Differences of more bits than an event has.
+#[test]
+fn events_years_apart() {
+    let distances = [
+        (1 << 58) - 1,
+        1 << 58,
+        (1 << 59) - 1,
+        1 << 59,
+        (1 << 59) + 7,
+        3 << 60,
+    ];
+    for distance in distances {
+        for late in [false, true] {
+            let layout = Layout::new(4096, 8).unwrap();
+            let mut reader = Reader::new(4, layout, true).unwrap();
+            let clock = Clock::default();
+            let mut expected = vec![1000];
+            if late {
+                expected.push(1000 + (1 << 40));
+            }
+            let far = expected[expected.len() - 1] + distance;
+            expected.extend([far, far + 1, far + (1 << 39)]);
+            for time in &expected {
+                event(&reader, &clock, *time, 4);
+            }
+            assert_eq!(times(&mut reader), expected, "{distance} {late}");
+        }
+    }
+}
+
 #[test]
 fn write_is_reserve_and_commit() {
     let layout = Layout::native(4096).unwrap();
