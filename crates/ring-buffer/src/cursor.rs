@@ -116,14 +116,16 @@ impl Cursor {
             // It was overwritten.
             self.view.done = true;
         }
-        let mut position = ring.after(self.position);
+        // If there is none, the cursor stays behind what it has shown: at the beginning of that page it would
+        // seem to be in front of a reader who has consumed a part of it, and go there.
+        let (before, at) = (self.position, self.view.at);
+        let mut position = ring.after(before);
         loop {
             let commit = Position(ring.commit.load(Ordering::Acquire));
             if position > commit {
                 return false;
             }
             position = position.max(ring.lap_before(commit));
-            let before = self.position;
             self.position = position;
             let word = Word(ring.slot(position).load(Ordering::Acquire));
             let page = &ring.pages[word.page()];
@@ -135,7 +137,7 @@ impl Cursor {
                 return true;
             }
             self.position = before;
-            (self.view.len, self.view.at, self.view.done) = (0, 0, true);
+            (self.view.len, self.view.at, self.view.done) = (at, at, true);
             position = ring.after(position);
         }
     }
@@ -152,9 +154,10 @@ impl Cursor {
         let len = self.view.len;
         if word.lap() == self.position.lap() {
             self.view.refresh(&ring.pages[word.page()]);
-            // What was copied is from before the claim, if that is not seen now.
+            // What was copied is from before the claim, if that is not seen now. If it is seen, so is that
+            // there are later pages.
             fence(Ordering::Acquire);
-            if slot.load(Ordering::Relaxed) == word.0 {
+            if slot.load(Ordering::Acquire) == word.0 {
                 return true;
             }
         }

@@ -105,7 +105,8 @@ impl Reader {
             }
             position = position.max(ring.lap_before(commit));
             let slot = ring.slot(position);
-            let word = Word(slot.load(Ordering::Relaxed));
+            // Acquire: if the writer has claimed it, `commit` shows that there are later ones.
+            let word = Word(slot.load(Ordering::Acquire));
             if word.lap() != position.lap() {
                 // It was overwritten, or is about to be.
                 position = ring.after(position);
@@ -288,7 +289,12 @@ impl Reader {
         }
     }
 
-    /// Empties the buffer and sets all counts to 0. Recording must be off, see [`Ring::disable`].
+    /// Empties the buffer and sets all counts to 0. Recording must be off and writers have ended, see
+    /// [`Ring::disable`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`]: recording is on, or a writer is seen.
     pub fn reset(&mut self) -> Result<(), Error> {
         if self.ring.is_enabled() || !self.ring.is_idle() {
             return Err(Error::Busy);
@@ -299,8 +305,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Exchanges two buffers of one size, for a snapshot. Recording must be off in both, see
-    /// [`Ring::disable`]; the caller gives writers the buffers that they have from now on ([`Self::ring`]).
+    /// Exchanges two buffers of one size, for a snapshot. Recording must be off in both and writers have
+    /// ended, see [`Ring::disable`]; the caller gives writers the buffers that they have from now on
+    /// ([`Self::ring`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: they differ in size. [`Error::Busy`]: as [`Self::reset`].
     pub fn swap(&mut self, other: &mut Self) -> Result<(), Error> {
         let (ours, theirs) = (&self.ring, &other.ring);
         if ours.pages() != theirs.pages() || ours.layout() != theirs.layout() {

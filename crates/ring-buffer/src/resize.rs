@@ -7,8 +7,13 @@ use crate::ring::{DONE, Error, Position, State};
 
 impl Reader {
     /// A buffer of `pages` pages with the newest events of this one that can be read; those that do not fit
-    /// count as overwritten. Recording must be off, see [`crate::Ring::disable`], and is off as often in the
-    /// new one. The caller gives writers the new buffer ([`Self::ring`]) and drops this one.
+    /// count as overwritten. Recording must be off and writers have ended, see [`crate::Ring::disable`]; it
+    /// is off as often in the new one. The caller gives writers the new buffer ([`Self::ring`]) and drops
+    /// this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`]. [`Error::Busy`]: as [`Self::reset`].
     pub fn resized(&self, pages: usize) -> Result<Self, Error> {
         let old = &*self.ring;
         if old.is_enabled() || !old.is_idle() {
