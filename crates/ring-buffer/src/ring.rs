@@ -120,8 +120,13 @@ pub(crate) struct Page {
     pub body: Box<[AtomicU32]>,
 }
 
+/// How many buffers there have been. The checker's words cannot outlive its models; this orders nothing.
+static RINGS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+
 /// A CPU's buffer. Its reader is separate ([`crate::Reader`]).
 pub struct Ring {
+    /// No other has or had this number.
+    pub(crate) number: u64,
     /// The page on which is written. Only it is open, or none.
     pub(crate) tail: AtomicU32,
     /// The page up to which is published, and its position. Changed by outermost writers only.
@@ -176,6 +181,7 @@ impl Ring {
             });
         }
         let ring = Self {
+            number: RINGS.fetch_add(1, Ordering::Relaxed),
             tail: AtomicU32::new(0),
             commit_page: AtomicU32::new(0),
             commit: AtomicU64::new(0),

@@ -10,11 +10,13 @@
 #![cfg(loom)]
 
 use limen_ring_buffer::format::Layout;
-use limen_ring_buffer::{Cpu, Cursor, Reader, Ring};
+use limen_ring_buffer::{Cpu, Cursor, Ring};
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+
+type Reader = limen_ring_buffer::Reader<Arc<Ring>>;
 
 /// A CPU, which may be interrupted once, and what was recorded on it.
 struct Machine {
@@ -94,6 +96,11 @@ fn layout() -> Layout {
     Layout::new(64, 8).unwrap()
 }
 
+/// A buffer of two pages.
+fn new_reader() -> Reader {
+    Reader::new(2, layout(), true, |ring| Some(Arc::new(ring))).unwrap()
+}
+
 /// What a reader has seen: events and how many before them were recorded, it is said.
 #[derive(Default)]
 struct Seen {
@@ -131,7 +138,7 @@ fn explore(before: usize, count: usize, reads: usize, interrupt: usize, events: 
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let mut reader = Reader::new(2, layout(), true).unwrap();
+        let mut reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         (0..before).for_each(|_| machine.write());
         let reading = thread::spawn(move || {
@@ -203,7 +210,7 @@ fn a_cursor_sees_no_mixture() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let reader = Reader::new(2, layout(), true).unwrap();
+        let reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         (0..6).for_each(|_| machine.write());
         let looking = thread::spawn(move || {
@@ -228,10 +235,10 @@ fn a_cursor_sees_nothing_twice() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let mut reader = Reader::new(2, layout(), true).unwrap();
+        let mut reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         // Two on the first page, one on each of the others.
-        [2, 2, 8].map(|words| machine.mark(words));
+        [2, 2, 8].into_iter().for_each(|words| machine.mark(words));
         assert!(reader.consume());
         let mut cursor = Cursor::new(&reader).unwrap();
         let first = cursor.next(&reader).unwrap().time;
@@ -244,7 +251,7 @@ fn a_cursor_sees_nothing_twice() {
                 }
             }
         });
-        [8, 8].map(|words| machine.mark(words));
+        [8, 8].into_iter().for_each(|words| machine.mark(words));
         looking.join().unwrap();
     });
 }
@@ -255,7 +262,7 @@ fn empty_beside_a_writer(wait: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let mut reader = Reader::new(2, layout(), true).unwrap();
+        let mut reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         // The page is full.
         (0..3).for_each(|_| machine.write());
