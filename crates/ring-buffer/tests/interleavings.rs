@@ -3,7 +3,7 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p limen-ring-buffer --test interleavings`; without that
 //! configuration this file is empty.
 //!
-//! The models switch between the CPUs at most twice where none of them waits.
+//! Most models switch between the CPUs at most twice where none of them waits.
 //!
 //! An interrupt is a writer that is called from inside another, at a step that the model chooses.
 
@@ -259,9 +259,7 @@ fn a_cursor_sees_nothing_twice() {
 /// The buffer is emptied and recording goes on, beside a writer that has preemption off while it writes. With
 /// `wait` after a grace period: once it was seen with preemption on.
 fn empty_beside_a_writer(wait: bool) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(move || {
+    loom::model(move || {
         let mut reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         // The page is full.
