@@ -27,7 +27,9 @@ pub struct Bitmap {
 
 impl Bitmap {
     /// For the numbers below `count` of an ABI, and the filters of which `program` is the newest; `before` is
-    /// that of the others, for the same ABI. Takes at most `count` times [`Program::len`] steps.
+    /// that of the others, for the same ABI. `None` means that there are no others: who went on without a
+    /// bitmap after a failed allocation must not pass `None` with the next filter, but goes on without one.
+    /// Takes at most `count` times [`Program::len`] steps.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use crate::atomic::{Ordering, fence};
 use crate::reader::Reader;
 use crate::ring::{Error, Position, Ring, Word};
 use crate::view::{Event, View};
-use alloc::sync::{Arc, Weak};
+use core::ops::Deref;
 
 /// A place in a buffer, for `trace`. It has a copy of the page that it is on.
 pub struct Cursor {
@@ -13,8 +13,8 @@ pub struct Cursor {
     position: Position,
     passed: u64,
     lost: u64,
-    /// The buffer, and how often it had been emptied.
-    ring: Weak<Ring>,
+    /// The buffer's number, and how often it had been emptied.
+    ring: u64,
     resets: u64,
 }
 
@@ -29,13 +29,13 @@ pub(crate) struct Rest<'a> {
 
 impl Cursor {
     /// In front of the first event that `reader` would read.
-    pub fn new(reader: &Reader) -> Result<Self, Error> {
+    pub fn new<P: Deref<Target = Ring>>(reader: &Reader<P>) -> Result<Self, Error> {
         let mut cursor = Self {
             view: View::new(reader.ring.layout().data())?,
             position: Position(0),
             passed: 0,
             lost: 0,
-            ring: Weak::new(),
+            ring: reader.ring.number,
             resets: 0,
         };
         cursor.rewind(reader);
@@ -43,19 +43,19 @@ impl Cursor {
     }
 
     /// Goes to the first event that `reader` would read.
-    pub fn rewind(&mut self, reader: &Reader) {
+    pub fn rewind<P: Deref<Target = Ring>>(&mut self, reader: &Reader<P>) {
         self.position = reader.position;
         self.view.begin(&reader.ring.pages[reader.page]);
         self.view.refresh(&reader.ring.pages[reader.page]);
         (self.view.at, self.view.time) = (reader.view.at, reader.view.time);
         (self.passed, self.lost) = (reader.passed, reader.lost);
-        self.ring = Arc::downgrade(&reader.ring);
+        self.ring = reader.ring.number;
         self.resets = reader.resets;
     }
 
     /// Goes past what was consumed, and to the beginning if `reader` has another buffer by now.
-    fn follow(&mut self, reader: &Reader) {
-        let same = self.ring.as_ptr() == Arc::as_ptr(&reader.ring) && self.resets == reader.resets;
+    fn follow<P: Deref<Target = Ring>>(&mut self, reader: &Reader<P>) {
+        let same = self.ring == reader.ring.number && self.resets == reader.resets;
         if !same || (self.position, self.view.at) < (reader.position, reader.view.at) {
             self.rewind(reader);
         }
@@ -63,7 +63,7 @@ impl Cursor {
 
     /// The next event that was not consumed. `reader` is the one with which the cursor was made. `None`: that
     /// was all so far.
-    pub fn next(&mut self, reader: &Reader) -> Option<Event<'_>> {
+    pub fn next<P: Deref<Target = Ring>>(&mut self, reader: &Reader<P>) -> Option<Event<'_>> {
         self.follow(reader);
         while self.view.find().is_none() {
             if !self.load(reader) {
@@ -81,7 +81,7 @@ impl Cursor {
     }
 
     /// What remains of the page, or the next that has events; goes behind it.
-    pub(crate) fn page(&mut self, reader: &Reader) -> Option<Rest<'_>> {
+    pub(crate) fn page<P: Deref<Target = Ring>>(&mut self, reader: &Reader<P>) -> Option<Rest<'_>> {
         self.follow(reader);
         while self.view.find().is_none() {
             if !self.load(reader) {
@@ -106,7 +106,7 @@ impl Cursor {
     }
 
     /// Copies more of the page, or goes to the next. `false`: there is nothing more.
-    fn load(&mut self, reader: &Reader) -> bool {
+    fn load<P: Deref<Target = Ring>>(&mut self, reader: &Reader<P>) -> bool {
         let ring = &*reader.ring;
         if !self.view.done {
             let len = self.view.len;
@@ -116,14 +116,16 @@ impl Cursor {
             // It was overwritten.
             self.view.done = true;
         }
-        let mut position = ring.after(self.position);
+        // If there is none, the cursor stays behind what it has shown: at the beginning of that page it would
+        // seem to be in front of a reader who has consumed a part of it, and go there.
+        let (before, at) = (self.position, self.view.at);
+        let mut position = ring.after(before);
         loop {
             let commit = Position(ring.commit.load(Ordering::Acquire));
             if position > commit {
                 return false;
             }
             position = position.max(ring.lap_before(commit));
-            let before = self.position;
             self.position = position;
             let word = Word(ring.slot(position).load(Ordering::Acquire));
             let page = &ring.pages[word.page()];
@@ -135,13 +137,13 @@ impl Cursor {
                 return true;
             }
             self.position = before;
-            (self.view.len, self.view.at, self.view.done) = (0, 0, true);
+            (self.view.len, self.view.at, self.view.done) = (at, at, true);
             position = ring.after(position);
         }
     }
 
     /// Copies what is new on the page of the position. `false`: it was overwritten, and nothing is new.
-    fn copy(&mut self, reader: &Reader) -> bool {
+    fn copy<P: Deref<Target = Ring>>(&mut self, reader: &Reader<P>) -> bool {
         let ring = &*reader.ring;
         if self.position == reader.position {
             self.view.refresh(&ring.pages[reader.page]);
@@ -152,9 +154,10 @@ impl Cursor {
         let len = self.view.len;
         if word.lap() == self.position.lap() {
             self.view.refresh(&ring.pages[word.page()]);
-            // What was copied is from before the claim, if that is not seen now.
+            // What was copied is from before the claim, if that is not seen now. If it is seen, so is that
+            // there are later pages.
             fence(Ordering::Acquire);
-            if slot.load(Ordering::Relaxed) == word.0 {
+            if slot.load(Ordering::Acquire) == word.0 {
                 return true;
             }
         }

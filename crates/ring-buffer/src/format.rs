@@ -11,8 +11,10 @@ use alloc::string::String;
 pub const PADDING: u32 = 29;
 /// The next word holds the higher bits of a time difference.
 pub const TIME_EXTEND: u32 = 30;
-/// The next word holds the higher bits of a time, of which there are 59 in all.
+/// The next word holds the higher bits of a time, of which there are [`TIME_BITS`] in all.
 pub const TIME_STAMP: u32 = 31;
+/// Bits of a time or a difference that has a word of its own.
+pub const TIME_BITS: u32 = DELTA_BITS + 32;
 /// The most words of data whose number is the kind itself. 0: the next word is their bytes and its own.
 pub const DATA_MAX: u32 = 28;
 /// Bits of `time_delta`.
@@ -43,7 +45,8 @@ pub(crate) const fn parts(header: u32) -> (u32, u64) {
     }
 }
 
-/// The lower bits of a time or difference, for the first word, and the higher ones, for the next.
+/// The lower bits of a time or difference, for the first word, and the higher ones, for the next. What is
+/// above [`TIME_BITS`] is left out.
 pub(crate) const fn split(time: u64) -> (u32, u32) {
     (time as u32 & DELTA_MASK, (time >> DELTA_BITS) as u32)
 }

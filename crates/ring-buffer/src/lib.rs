@@ -26,9 +26,21 @@
 //!
 //! # Contexts
 //!
-//! [`Ring::reserve`] and what follows from it: on the ring's CPU, in any context, without migration until
-//! the end of the reservation. They neither wait nor allocate. [`Reader`]: anywhere, under a lock of the
-//! caller's. All is safe code: page bodies are arrays of atomic words.
+//! A writer runs on the ring's CPU, in any context, with preemption off from [`Ring::reserve`] to the end of
+//! the reservation. Reservations of one context end in reverse order. Writers neither wait nor allocate.
+//! [`Reader`]: anywhere, under a lock of the caller's. All is safe code: page bodies are arrays of atomic
+//! words.
+//!
+//! # When recording is off
+//!
+//! Who works on the whole buffer ([`Reader::reset`], [`Reader::swap`], [`Reader::resized`]) calls
+//! [`Ring::disable`], waits for a grace period of RCU, and then asks whether the buffer is idle. The wait
+//! is needed: a writer looks whether recording is on before it counts itself, and in between nobody sees it.
+//! If it counted itself first, each event would need a full fence between that store and the look, which
+//! would be the dearest instruction on its path; and the outermost writer is still there for a moment after
+//! it has counted itself out: it looks whether those that interrupted it left something to publish. With
+//! preemption off a writer is a reader of RCU, at no cost. When the grace period is over, writers that began
+//! before [`Ring::disable`] have ended; those that begin later see that recording is off, and touch nothing.
 
 #![no_std]
 #![forbid(unsafe_code)]

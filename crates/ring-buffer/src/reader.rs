@@ -4,11 +4,12 @@ use crate::atomic::{AtomicU64, Ordering};
 use crate::format::{Layout, MISSED_EVENTS, MISSED_STORED};
 use crate::ring::{DONE, Error, Position, Ring, State, Word};
 use crate::view::{Event, View};
-use alloc::sync::Arc;
+use core::ops::Deref;
 
-/// The one reader of a [`Ring`], and the page that it has taken.
-pub struct Reader {
-    pub(crate) ring: Arc<Ring>,
+/// The one reader of a [`Ring`], and the page that it has taken. `P` is how readers and writers share the
+/// buffer, such as an `Arc`.
+pub struct Reader<P> {
+    pub(crate) ring: P,
     /// Its page, and where that is or was written. While it is not done the writer is on it.
     pub(crate) page: usize,
     pub(crate) position: Position,
@@ -55,22 +56,32 @@ pub struct Stats {
     pub read: u64,
 }
 
-impl Reader {
+impl<P: Deref<Target = Ring>> Reader<P> {
     /// A buffer of `pages` pages, at least two, of this layout, and its reader. If it is full it loses its
-    /// oldest page (`overwrite`), or drops new events.
-    pub fn new(pages: usize, layout: Layout, overwrite: bool) -> Result<Self, Error> {
+    /// oldest page (`overwrite`), or drops new events. `share` puts the buffer where writers find it too;
+    /// `None`: there is no memory for that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: too few or too many pages. [`Error::NoMemory`].
+    pub fn new(
+        pages: usize,
+        layout: Layout,
+        overwrite: bool,
+        share: impl FnOnce(Ring) -> Option<P>,
+    ) -> Result<Self, Error> {
+        let view = View::new(layout.data())?;
         let ring = Ring::new(pages, layout, overwrite)?;
         let mut reader = Self {
             page: 0,
             position: Position(0),
-            view: View::new(layout.data())?,
+            view,
             passed: 0,
             lost: 0,
             read: 0,
             read_bytes: 0,
             resets: 0,
-            // Infallible in `alloc`, but small.
-            ring: Arc::new(ring),
+            ring: share(ring).ok_or(Error::NoMemory)?,
         };
         reader.begin();
         Ok(reader)
@@ -86,7 +97,7 @@ impl Reader {
     }
 
     /// The buffer that this reader reads.
-    pub fn ring(&self) -> &Arc<Ring> {
+    pub fn ring(&self) -> &P {
         &self.ring
     }
 
@@ -105,7 +116,8 @@ impl Reader {
             }
             position = position.max(ring.lap_before(commit));
             let slot = ring.slot(position);
-            let word = Word(slot.load(Ordering::Relaxed));
+            // Acquire: if the writer has claimed it, `commit` shows that there are later ones.
+            let word = Word(slot.load(Ordering::Acquire));
             if word.lap() != position.lap() {
                 // It was overwritten, or is about to be.
                 position = ring.after(position);
@@ -288,7 +300,12 @@ impl Reader {
         }
     }
 
-    /// Empties the buffer and sets all counts to 0. Recording must be off, see [`Ring::disable`].
+    /// Empties the buffer and sets all counts to 0. Recording must be off and writers have ended, see
+    /// [`Ring::disable`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`]: recording is on, or a writer is seen.
     pub fn reset(&mut self) -> Result<(), Error> {
         if self.ring.is_enabled() || !self.ring.is_idle() {
             return Err(Error::Busy);
@@ -299,8 +316,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Exchanges two buffers of one size, for a snapshot. Recording must be off in both, see
-    /// [`Ring::disable`]; the caller gives writers the buffers that they have from now on ([`Self::ring`]).
+    /// Exchanges two buffers of one size, for a snapshot. Recording must be off in both and writers have
+    /// ended, see [`Ring::disable`]; the caller gives writers the buffers that they have from now on
+    /// ([`Self::ring`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: they differ in size. [`Error::Busy`]: as [`Self::reset`].
     pub fn swap(&mut self, other: &mut Self) -> Result<(), Error> {
         let (ours, theirs) = (&self.ring, &other.ring);
         if ours.pages() != theirs.pages() || ours.layout() != theirs.layout() {

@@ -76,7 +76,8 @@ impl<'a, C: Cpu> Reservation<'a, C> {
             if front != first {
                 let (kind, low) = parts(body[front].load(Ordering::Relaxed));
                 let high = u64::from(body[front + 1].load(Ordering::Relaxed));
-                let (low, high) = split((high << DELTA_BITS | low) - 1);
+                // A time (no difference) may be 0, and goes back to the greatest.
+                let (low, high) = split((high << DELTA_BITS | low).wrapping_sub(1));
                 body[front].store(header(kind, low), Ordering::Relaxed);
                 body[front + 1].store(high, Ordering::Relaxed);
             }

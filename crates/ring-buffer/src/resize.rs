@@ -3,20 +3,26 @@
 use crate::atomic::{AtomicU64, Ordering};
 use crate::cursor::Cursor;
 use crate::reader::Reader;
-use crate::ring::{DONE, Error, Position, State};
+use crate::ring::{DONE, Error, Position, Ring, State};
+use core::ops::Deref;
 
-impl Reader {
+impl<P: Deref<Target = Ring>> Reader<P> {
     /// A buffer of `pages` pages with the newest events of this one that can be read; those that do not fit
-    /// count as overwritten. Recording must be off, see [`crate::Ring::disable`], and is off as often in the
-    /// new one. The caller gives writers the new buffer ([`Self::ring`]) and drops this one.
-    pub fn resized(&self, pages: usize) -> Result<Self, Error> {
+    /// count as overwritten. Recording must be off and writers have ended, see [`crate::Ring::disable`]; it
+    /// is off as often in the new one. `share`: as in [`Self::new`]. The caller gives writers the new buffer
+    /// ([`Self::ring`]) and drops this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`]. [`Error::Busy`]: as [`Self::reset`].
+    pub fn resized(&self, pages: usize, share: impl FnOnce(Ring) -> Option<P>) -> Result<Self, Error> {
         let old = &*self.ring;
         if old.is_enabled() || !old.is_idle() {
             return Err(Error::Busy);
         }
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let overwrite = old.overwrite.load(Ordering::Relaxed) != 0;
-        let mut reader = Self::new(pages, old.layout(), overwrite)?;
+        let mut reader = Self::new(pages, old.layout(), overwrite, share)?;
         let new = &*reader.ring;
         let disabled = old.disabled.load(Ordering::Relaxed);
         new.disabled.store(disabled, Ordering::Relaxed);

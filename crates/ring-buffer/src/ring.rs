@@ -120,15 +120,19 @@ pub(crate) struct Page {
     pub body: Box<[AtomicU32]>,
 }
 
+/// How many buffers there have been. The checker's words cannot outlive its models; this orders nothing.
+static RINGS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+
 /// A CPU's buffer. Its reader is separate ([`crate::Reader`]).
 pub struct Ring {
+    /// No other has or had this number.
+    pub(crate) number: u64,
     /// The page on which is written. Only it is open, or none.
     pub(crate) tail: AtomicU32,
     /// The page up to which is published, and its position. Changed by outermost writers only.
     pub(crate) commit_page: AtomicU32,
     pub(crate) commit: AtomicU64,
-    /// Writers that have begun and not ended. Plain loads and stores: an interrupting writer leaves it as
-    /// it was.
+    /// Writers that have begun and not ended. Loads and stores: an interrupting writer leaves it as it was.
     pub(crate) nest: AtomicU32,
     /// Recording is off while this is not 0.
     pub(crate) disabled: AtomicU32,
@@ -177,6 +181,7 @@ impl Ring {
             });
         }
         let ring = Self {
+            number: RINGS.fetch_add(1, Ordering::Relaxed),
             tail: AtomicU32::new(0),
             commit_page: AtomicU32::new(0),
             commit: AtomicU64::new(0),
@@ -258,13 +263,14 @@ impl Ring {
     }
 
     /// From now on no writer begins, until [`Self::enable`] was called as often. Those that have begun go
-    /// on: a caller who needs their end waits until each CPU was seen with interrupts on, or is on the
-    /// ring's CPU outside of NMIs with interrupts off, and asks [`Self::is_idle`].
+    /// on, and some of them are not to be seen yet. A caller who needs their end first waits for a grace
+    /// period of RCU (each CPU was seen with preemption on) and then asks [`Self::is_idle`]. A thread on the
+    /// ring's CPU that is in no writer itself and has held off preemption since before need not wait.
     pub fn disable(&self) {
         self.disabled.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes one [`Self::disable`] back.
+    /// Takes one [`Self::disable`] back. Writers that begin see what the caller did to the buffer before.
     pub fn enable(&self) {
         self.disabled.fetch_sub(1, Ordering::SeqCst);
     }
@@ -274,9 +280,11 @@ impl Ring {
         self.disabled.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether no writer is seen between reservation and end.
+    /// Whether no writer is seen between reservation and end. While recording is on, or was until a moment
+    /// ago, there may be one all the same: see [`Self::disable`].
     pub fn is_idle(&self) -> bool {
-        self.nest.load(Ordering::SeqCst) == 0
+        // Acquire: what writers did is done.
+        self.nest.load(Ordering::Acquire) == 0
     }
 
     /// Whether a full buffer loses its oldest page (or drops new events).

@@ -1,7 +1,7 @@
 //! What a reader has copied of a page, and the events in it.
 
 use crate::atomic::Ordering;
-use crate::format::{DELTA_BITS, PADDING, TIME_EXTEND, TIME_STAMP, parts};
+use crate::format::{DELTA_BITS, PADDING, TIME_BITS, TIME_EXTEND, TIME_STAMP, parts};
 use crate::ring::{DONE, Error, Page, boxed};
 use alloc::boxed::Box;
 
@@ -116,13 +116,10 @@ impl View {
     }
 }
 
-/// The time of which a stamp has the lower 59 bits, behind `last`.
+/// The time next to `last` of which a stamp has the lower bits. It may be before `last`: by one unit where an
+/// event was discarded, by more where the clock went back.
 fn absolute(last: u64, stamp: u64) -> u64 {
-    const BITS: u64 = (1 << 59) - 1;
-    let time = last & !BITS | stamp;
-    if time < last {
-        time.wrapping_add(BITS + 1)
-    } else {
-        time
-    }
+    const ABOVE: u32 = u64::BITS - TIME_BITS;
+    let distance = stamp.wrapping_sub(last) << ABOVE;
+    last.wrapping_add_signed(distance.cast_signed() >> ABOVE)
 }

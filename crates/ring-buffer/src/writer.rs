@@ -1,7 +1,7 @@
 //! Recording: the reservation, the way to the next page, the end of a writer.
 
 use crate::atomic::{AtomicU32, Ordering, fence};
-use crate::format::{DATA_MAX, DELTA_BITS, TIME_EXTEND, TIME_STAMP, header, split};
+use crate::format::{DATA_MAX, DELTA_BITS, TIME_BITS, TIME_EXTEND, TIME_STAMP, header, split};
 use crate::reservation::Reservation;
 use crate::ring::{DONE, Page, Position, Ring, State, Word};
 use core::sync::atomic::compiler_fence;
@@ -9,7 +9,8 @@ use core::sync::atomic::compiler_fence;
 /// What a writer needs of its CPU.
 pub trait Cpu: Copy {
     /// The time, in the trace clock's units. Should not go backwards; if it does, events get the time of the
-    /// one in front of them.
+    /// one in front of them, as far as that is known: not if it is about 2^37 units or more behind the first
+    /// of its page, nor across pages if the writer that went on to the next was interrupted meanwhile.
     fn now(self) -> u64;
     /// An interrupt may come here. For tests, which do come.
     #[inline(always)]
@@ -38,9 +39,14 @@ struct Start<'a, C: Cpu> {
 impl Ring {
     /// Room for an event of `len` bytes of data, rounded up to words. `None`: recording is off, the event is
     /// too long for a page, or the buffer is full (which was counted).
+    ///
+    /// On the ring's CPU, in any context, with preemption off from here to the end of the reservation.
+    /// Reservations of one context end in reverse order.
     #[inline]
     pub fn reserve<C: Cpu>(&self, cpu: C, len: usize) -> Option<Reservation<'_, C>> {
-        if self.disabled.load(Ordering::Relaxed) != 0 {
+        // Acquire: what was done to the buffer before recording was on again is done. A writer that sees 0 is
+        // not to be seen itself until `nest` is stored: see `disable`.
+        if self.disabled.load(Ordering::Acquire) != 0 {
             return None;
         }
         let words = len.div_ceil(4).max(1);
@@ -118,20 +124,23 @@ impl Ring {
         let Start { cpu, page, old, .. } = start;
         let front = 1 + usize::from(start.words > DATA_MAX as usize);
         let time = (!old.is_closed()).then(|| Timed::new(old, start.stamp, start.now));
-        let fitting = time.and_then(|time| {
+        let fitting = time.filter(Timed::fits).and_then(|time| {
             let extra = if time.event.is_some() { 2 } else { 0 };
             let size = extra + front + start.words;
             (old.words() + size as u64 <= self.page_words).then_some((time, extra, size))
         });
         let Some((time, extra, size)) = fitting else {
-            if self.advance(cpu, start.tail, old, start.now) {
+            // The next page does not begin before the last event of this one.
+            let begin = time.map_or(start.now, |time| time.at);
+            if self.advance(cpu, start.tail, old, begin) {
                 return Step::Again;
             }
             self.end(cpu, start.nest, start.tail, page);
             return Step::Full;
         };
         let words = old.words() + size as u64;
-        let new = State(words | (old.events() + 1) << 14 | time.last << State::TIME_SHIFT);
+        let last = time.since.min(State::LATE);
+        let new = State(words | (old.events() + 1) << 14 | last << State::TIME_SHIFT);
         cpu.interrupt();
         let swap = page
             .state
@@ -174,10 +183,11 @@ impl Ring {
     }
 
     /// Goes from page `tail`, whose state was `old`, to the next; or does the rest of what an interrupted
-    /// writer began. `false`: there is no next page, which is counted. Otherwise the caller begins again.
+    /// writer began. Times on the next count from `begin`. `false`: there is no next page, which is counted.
+    /// Otherwise the caller begins again.
     #[cold]
     #[inline(never)]
-    fn advance<C: Cpu>(&self, cpu: C, tail: u32, old: State, now: u64) -> bool {
+    fn advance<C: Cpu>(&self, cpu: C, tail: u32, old: State, begin: u64) -> bool {
         let page = &self.pages[tail as usize];
         let next = self.after(Position(page.position.load(Ordering::Relaxed)));
         cpu.interrupt();
@@ -199,9 +209,10 @@ impl Ring {
             let lost = State(self.pages[word.page()].state.load(Ordering::Relaxed));
             let claimed = Word::new(next.lap(), word.page());
             cpu.interrupt();
+            // Release: who sees that this page is gone sees that there are later ones.
             if self
                 .slot(next)
-                .compare_exchange(word.0, claimed.0, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(word.0, claimed.0, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
             {
                 return true;
@@ -227,7 +238,7 @@ impl Ring {
         }
         ordered();
         cpu.interrupt();
-        if self.open(cpu, tail, word.page(), next, now) {
+        if self.open(cpu, tail, word.page(), next, begin) {
             cpu.interrupt();
             let (from, to) = (tail, word.page() as u32);
             let _ = self
@@ -238,7 +249,7 @@ impl Ring {
     }
 
     /// Opens page `number` for `position`, behind `tail`. `false`: others did, and went on.
-    fn open<C: Cpu>(&self, cpu: C, tail: u32, number: usize, position: Position, now: u64) -> bool {
+    fn open<C: Cpu>(&self, cpu: C, tail: u32, number: usize, position: Position, begin: u64) -> bool {
         let page = &self.pages[number];
         let state = page.state.load(Ordering::Relaxed);
         let stamp = page.stamp.load(Ordering::Relaxed);
@@ -257,7 +268,7 @@ impl Ring {
         cpu.interrupt();
         if page
             .stamp
-            .compare_exchange(stamp, now, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(stamp, begin, Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
         {
             return false;
@@ -291,7 +302,8 @@ impl Ring {
             page.commit.store(bytes, Ordering::Release);
             ordered();
             cpu.interrupt();
-            self.nest.store(0, Ordering::Relaxed);
+            // Release: who sees that there is no writer sees what this one did.
+            self.nest.store(0, Ordering::Release);
             ordered();
             cpu.interrupt();
             // Those that came before the store above have left the publishing to this one.
@@ -318,7 +330,8 @@ impl Ring {
             self.publish(cpu);
             ordered();
             cpu.interrupt();
-            self.nest.store(0, Ordering::Relaxed);
+            // As above.
+            self.nest.store(0, Ordering::Release);
             ordered();
             cpu.interrupt();
             // As above.
@@ -379,19 +392,25 @@ struct Timed {
     /// Kind and value of a time event in front.
     event: Option<(u32, u64)>,
     delta: u32,
-    /// For the page's state.
-    last: u64,
+    /// The event's time, and how long after the page's stamp that is.
+    at: u64,
+    since: u64,
 }
 
 impl Timed {
+    /// Times on a page are less than this after its stamp. So every difference between two of them fits, and
+    /// of the times that a time event can mean the one next to the time in front is right.
+    const SPAN: u64 = 1 << (TIME_BITS - 1);
+
     /// Of an event behind `old` on an open page with this stamp.
     fn new(old: State, stamp: u64, now: u64) -> Self {
         let last = stamp.wrapping_add(old.time());
         // Not before the last event, as far as that is known.
         let ahead = now.wrapping_sub(last);
         let delta = if ahead < 1 << 63 { ahead } else { 0 };
+        let at = last.wrapping_add(delta);
         let (event, within) = if old.time() == State::LATE {
-            (Some((TIME_STAMP, last.wrapping_add(delta))), 0)
+            (Some((TIME_STAMP, at)), 0)
         } else if delta >= 1 << DELTA_BITS {
             (Some((TIME_EXTEND, delta)), 0)
         } else {
@@ -400,8 +419,14 @@ impl Timed {
         Self {
             event,
             delta: within,
-            last: old.time().saturating_add(delta).min(State::LATE),
+            at,
+            since: old.time() + delta,
         }
+    }
+
+    /// Whether the page can tell this time. The stamp of another can.
+    fn fits(&self) -> bool {
+        self.since < Self::SPAN
     }
 }
 

@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{Clock, parse};
+use common::{Clock, Reader, new_reader, parse, share};
 use limen_ring_buffer::format::{Layout, header_event};
-use limen_ring_buffer::{Cpu, Reader};
+use limen_ring_buffer::{Cpu, Error, Ring};
+use std::sync::Arc;
 
 #[test]
 fn texts() {
@@ -64,7 +65,7 @@ fn page(reader: &mut Reader, layout: Layout) -> common::Page {
 fn every_size_and_distance() {
     for (size, long) in [(4096, 8), (4096, 4), (16384, 8), (65536, 4), (65536, 8)] {
         let layout = Layout::new(size, long).unwrap();
-        let mut reader = Reader::new(4, layout, true).unwrap();
+        let mut reader = new_reader(4, layout, true).unwrap();
         let clock = Clock::default();
         let mut time = 5_000_000_000;
         let lens = [0, 1, 4, 5, 16, 108, 109, 112, 113, 116, 700];
@@ -96,7 +97,7 @@ fn every_size_and_distance() {
 fn the_longest_event_fits_and_no_longer_one() {
     for long in [4, 8] {
         let layout = Layout::new(4096, long).unwrap();
-        let mut reader = Reader::new(2, layout, true).unwrap();
+        let mut reader = new_reader(2, layout, true).unwrap();
         let clock = Clock::default();
         event(&reader, &clock, 1, 8);
         event(&reader, &clock, 1 << 50, layout.max_event());
@@ -112,7 +113,7 @@ fn the_longest_event_fits_and_no_longer_one() {
 fn lost_events_are_told_on_the_page() {
     for long in [4, 8] {
         let layout = Layout::new(128, long).unwrap();
-        let mut reader = Reader::new(2, layout, true).unwrap();
+        let mut reader = new_reader(2, layout, true).unwrap();
         let clock = Clock::default();
         // Five of 20 bytes on each page.
         for time in 0..23 {
@@ -139,7 +140,7 @@ fn lost_events_are_told_on_the_page() {
 #[test]
 fn a_page_in_parts() {
     let layout = Layout::new(4096, 8).unwrap();
-    let mut reader = Reader::new(4, layout, true).unwrap();
+    let mut reader = new_reader(4, layout, true).unwrap();
     let clock = Clock::default();
     for time in 1..=100 {
         event(&reader, &clock, time << 30, 16);
@@ -175,7 +176,7 @@ fn a_page_in_parts() {
 #[test]
 fn a_full_page_is_handed_out_whole() {
     let layout = Layout::new(4096, 8).unwrap();
-    let mut reader = Reader::new(4, layout, true).unwrap();
+    let mut reader = new_reader(4, layout, true).unwrap();
     let clock = Clock::default();
     for time in 0..300 {
         event(&reader, &clock, time, 16);
@@ -190,7 +191,7 @@ fn a_full_page_is_handed_out_whole() {
 #[test]
 fn a_clock_that_goes_back() {
     let layout = Layout::new(4096, 8).unwrap();
-    let mut reader = Reader::new(2, layout, true).unwrap();
+    let mut reader = new_reader(2, layout, true).unwrap();
     let clock = Clock::default();
     for time in [1000, 900, 1001, 0] {
         event(&reader, &clock, time, 4);
@@ -204,7 +205,7 @@ fn discarded_events_take_no_time_away() {
     for distance in [5, 1 << 27, 1 << 40] {
         for len in [4, 16, 200] {
             let layout = Layout::new(4096, 8).unwrap();
-            let mut reader = Reader::new(2, layout, true).unwrap();
+            let mut reader = new_reader(2, layout, true).unwrap();
             let clock = Clock::default();
             event(&reader, &clock, 1000, 4);
             let ring = reader.ring().clone();
@@ -229,10 +230,117 @@ fn discarded_events_take_no_time_away() {
     }
 }
 
+/// What the reader gets, time by time.
+fn times(reader: &mut Reader) -> Vec<u64> {
+    let mut times = Vec::new();
+    while let Some(event) = reader.peek() {
+        times.push(event.time);
+        reader.consume();
+    }
+    times
+}
+
+/// What is discarded there is an absolute time, which goes back by one unit.
+#[test]
+fn discarded_among_equal_times_far_from_the_first() {
+    // The second is 0 in the bits that an absolute time has.
+    for begin in [1000, (1 << 59) - (1 << 40), 5 << 57] {
+        let layout = Layout::new(4096, 8).unwrap();
+        let mut reader = new_reader(2, layout, true).unwrap();
+        let clock = Clock::default();
+        let late = begin + (1 << 40);
+        event(&reader, &clock, begin, 4);
+        event(&reader, &clock, late, 4);
+        let ring = reader.ring().clone();
+        let outer = ring.reserve(&clock, 4).unwrap();
+        event(&reader, &clock, late, 4);
+        outer.discard();
+        event(&reader, &clock, late + 3, 4);
+        assert_eq!(times(&mut reader), [begin, late, late, late + 3]);
+        // The clock goes back, not by 2^59 forward.
+        event(&reader, &clock, late + 2, 4);
+        assert_eq!(times(&mut reader), [late + 2]);
+    }
+}
+
+/// Three events fill a page.
+#[test]
+fn a_clock_that_goes_back_between_pages() {
+    let layout = Layout::new(64, 8).unwrap();
+    let record = || {
+        let reader = new_reader(4, layout, true).unwrap();
+        let clock = Clock::default();
+        for time in [1000, 1001, 1003, 900, 950, 1002, 0, 1004] {
+            event(&reader, &clock, time, 12);
+        }
+        reader
+    };
+    let expected = [1000, 1001, 1003, 1003, 1003, 1003, 1003, 1004];
+    assert_eq!(times(&mut record()), expected);
+    let mut reader = record();
+    for (expected, stamp) in expected.chunks(3).zip([1000, 1003, 1003]) {
+        let page = page(&mut reader, layout);
+        assert_eq!(page.time, stamp);
+        let times: Vec<_> = page.events.iter().map(|e| e.time).collect();
+        assert_eq!(times, expected);
+    }
+    // Around the end of all times.
+    let mut reader = new_reader(4, layout, true).unwrap();
+    let clock = Clock::default();
+    for time in [u64::MAX, 0, 1, u64::MAX, 2] {
+        event(&reader, &clock, time, 12);
+    }
+    assert_eq!(times(&mut reader), [u64::MAX, 0, 1, 1, 2]);
+}
+
+/// Differences of more bits than an event has.
+#[test]
+fn events_years_apart() {
+    let distances = [
+        (1 << 58) - 1,
+        1 << 58,
+        (1 << 59) - 1,
+        1 << 59,
+        (1 << 59) + 7,
+        3 << 60,
+    ];
+    for distance in distances {
+        for late in [false, true] {
+            let layout = Layout::new(4096, 8).unwrap();
+            let mut reader = new_reader(4, layout, true).unwrap();
+            let clock = Clock::default();
+            let mut expected = vec![1000];
+            if late {
+                expected.push(1000 + (1 << 40));
+            }
+            let far = expected[expected.len() - 1] + distance;
+            expected.extend([far, far + 1, far + (1 << 39)]);
+            for time in &expected {
+                event(&reader, &clock, *time, 4);
+            }
+            assert_eq!(times(&mut reader), expected, "{distance} {late}");
+        }
+    }
+}
+
+#[test]
+fn no_memory_to_share_a_buffer() {
+    let none = |_: Ring| None::<Arc<Ring>>;
+    let layout = Layout::new(4096, 8).unwrap();
+    assert_eq!(Reader::new(2, layout, true, none).err(), Some(Error::NoMemory));
+    let mut reader = Reader::new(2, layout, true, share).unwrap();
+    let clock = Clock::default();
+    event(&reader, &clock, 7, 4);
+    reader.ring().disable();
+    assert_eq!(reader.resized(3, none).err(), Some(Error::NoMemory));
+    assert_eq!(reader.resized(1, share).err(), Some(Error::Invalid));
+    assert_eq!(times(&mut reader), [7]);
+}
+
 #[test]
 fn write_is_reserve_and_commit() {
     let layout = Layout::native(4096).unwrap();
-    let mut reader = Reader::new(2, layout, true).unwrap();
+    let mut reader = new_reader(2, layout, true).unwrap();
     let clock = Clock::default();
     clock.set(9);
     assert!(reader.ring().write(&clock, [1, 2, 3, 4]));

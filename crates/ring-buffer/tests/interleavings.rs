@@ -3,18 +3,20 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p limen-ring-buffer --test interleavings`; without that
 //! configuration this file is empty.
 //!
-//! The models switch between the CPUs at most twice where none of them waits.
+//! Most models switch between the CPUs at most twice where none of them waits.
 //!
 //! An interrupt is a writer that is called from inside another, at a step that the model chooses.
 
 #![cfg(loom)]
 
 use limen_ring_buffer::format::Layout;
-use limen_ring_buffer::{Cpu, Cursor, Reader, Ring};
-use loom::sync::atomic::Ordering;
+use limen_ring_buffer::{Cpu, Cursor, Ring};
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+
+type Reader = limen_ring_buffer::Reader<Arc<Ring>>;
 
 /// A CPU, which may be interrupted once, and what was recorded on it.
 struct Machine {
@@ -70,6 +72,15 @@ impl Machine {
         }
     }
 
+    /// Records an event of so many words, which are not stored.
+    fn mark(&self, words: usize) {
+        let time = Cell::new(0);
+        if let Some(event) = self.ring.reserve(Writer(self, &time), words * 4) {
+            self.recorded.borrow_mut().push(time.get());
+            event.commit();
+        }
+    }
+
     /// All that was recorded, in order.
     fn recorded(&self) -> Vec<u32> {
         let mut all = self.recorded.borrow().clone();
@@ -83,6 +94,11 @@ const WORDS: usize = 3;
 
 fn layout() -> Layout {
     Layout::new(64, 8).unwrap()
+}
+
+/// A buffer of two pages.
+fn new_reader() -> Reader {
+    Reader::new(2, layout(), true, |ring| Some(Arc::new(ring))).unwrap()
 }
 
 /// What a reader has seen: events and how many before them were recorded, it is said.
@@ -122,7 +138,7 @@ fn explore(before: usize, count: usize, reads: usize, interrupt: usize, events: 
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let mut reader = Reader::new(2, layout(), true).unwrap();
+        let mut reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         (0..before).for_each(|_| machine.write());
         let reading = thread::spawn(move || {
@@ -194,7 +210,7 @@ fn a_cursor_sees_no_mixture() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let reader = Reader::new(2, layout(), true).unwrap();
+        let reader = new_reader();
         let machine = Machine::new(reader.ring().clone());
         (0..6).for_each(|_| machine.write());
         let looking = thread::spawn(move || {
@@ -210,4 +226,84 @@ fn a_cursor_sees_no_mixture() {
         machine.write();
         looking.join().unwrap().check(&machine.recorded());
     });
+}
+
+/// A cursor that has shown all of the reader's page, of which the reader has consumed a part, does not go
+/// back to it while the writer overwrites what is behind it.
+#[test]
+fn a_cursor_sees_nothing_twice() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let mut reader = new_reader();
+        let machine = Machine::new(reader.ring().clone());
+        // Two on the first page, one on each of the others.
+        [2, 2, 8].into_iter().for_each(|words| machine.mark(words));
+        assert!(reader.consume());
+        let mut cursor = Cursor::new(&reader).unwrap();
+        let first = cursor.next(&reader).unwrap().time;
+        let looking = thread::spawn(move || {
+            let mut last = first;
+            for _ in 0..2 {
+                if let Some(event) = cursor.next(&reader) {
+                    assert!(event.time > last, "seen before");
+                    last = event.time;
+                }
+            }
+        });
+        [8, 8].into_iter().for_each(|words| machine.mark(words));
+        looking.join().unwrap();
+    });
+}
+
+/// The buffer is emptied and recording goes on, beside a writer that has preemption off while it writes. With
+/// `wait` after a grace period: once it was seen with preemption on.
+fn empty_beside_a_writer(wait: bool) {
+    loom::model(move || {
+        let mut reader = new_reader();
+        let machine = Machine::new(reader.ring().clone());
+        // The page is full.
+        (0..3).for_each(|_| machine.write());
+        let preempt = Arc::new(AtomicU32::new(0));
+        let seen = preempt.clone();
+        let emptying = thread::spawn(move || {
+            reader.ring().disable();
+            fence(Ordering::SeqCst);
+            while wait && seen.load(Ordering::Acquire) != 0 {
+                thread::yield_now();
+            }
+            let emptied = reader.reset().is_ok();
+            assert!(emptied || !wait);
+            reader.ring().enable();
+            reader
+        });
+        for _ in 0..2 {
+            preempt.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            machine.write();
+            preempt.store(0, Ordering::Release);
+        }
+        let mut reader = emptying.join().unwrap();
+        machine.write();
+        let mut seen = Seen::default();
+        while seen.read(&mut reader) {}
+        let recorded = machine.recorded();
+        let recorded = &recorded[recorded.len() - seen.passed..];
+        seen.check(recorded);
+        assert!(!recorded.is_empty());
+        let stats = reader.stats();
+        assert_eq!((stats.overrun, stats.entries), (0, 0));
+    });
+}
+
+#[test]
+fn emptied_after_a_grace_period() {
+    empty_beside_a_writer(true);
+}
+
+/// A writer that has seen that recording is on, but is not to be seen itself yet, finds the buffer changing.
+#[test]
+#[should_panic]
+fn emptied_without_a_grace_period() {
+    empty_beside_a_writer(false);
 }

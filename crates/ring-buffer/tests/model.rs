@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::parse;
+use common::{Reader, new_reader, parse, share};
 use limen_ring_buffer::format::Layout;
-use limen_ring_buffer::{Cpu, Cursor, Error, Reader, Ring, Stats};
+use limen_ring_buffer::{Cpu, Cursor, Error, Ring, Stats};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Cpu for Writer<'_> {
 
 impl World {
     fn new(pages: usize, layout: Layout, overwrite: bool) -> Self {
-        let reader = Reader::new(pages, layout, overwrite).unwrap();
+        let reader = new_reader(pages, layout, overwrite).unwrap();
         Self {
             ring: RefCell::new(reader.ring().clone()),
             cursor: RefCell::new(Cursor::new(&reader).unwrap()),
@@ -217,7 +217,7 @@ impl World {
             Op::Resize(pages) => {
                 let mut reader = self.reader.borrow_mut();
                 reader.ring().disable();
-                let new = reader.resized(pages).unwrap();
+                let new = reader.resized(pages, share).unwrap();
                 new.ring().enable();
                 let (before, after) = (reader.stats(), new.stats());
                 assert_eq!(before.read, after.read);
@@ -230,7 +230,7 @@ impl World {
                 // What was recorded so far is read from the snapshot.
                 let mut reader = self.reader.borrow_mut();
                 let (pages, layout) = (reader.ring().pages(), reader.ring().layout());
-                let mut other = Reader::new(pages, layout, true).unwrap();
+                let mut other = new_reader(pages, layout, true).unwrap();
                 assert_eq!(reader.swap(&mut other), Err(Error::Busy));
                 reader.ring().disable();
                 other.ring().disable();

@@ -4,6 +4,7 @@
 use limen_ring_buffer::format::Layout;
 use limen_ring_buffer::{Cpu, Reader, Ring};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -69,7 +70,8 @@ impl Machine<'_> {
 }
 
 fn run(pages: usize, overwrite: bool) {
-    let mut reader = Reader::new(pages, Layout::native(256).unwrap(), overwrite).unwrap();
+    let layout = Layout::native(256).unwrap();
+    let mut reader = Reader::new(pages, layout, overwrite, |ring| Some(Arc::new(ring))).unwrap();
     let ring = reader.ring().clone();
     let ended = AtomicBool::new(false);
     let (recorded, refused) = thread::scope(|scope| {

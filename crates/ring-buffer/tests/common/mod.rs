@@ -1,10 +1,21 @@
-//! A clock that stands, and a parser of pages.
+//! A buffer, a clock that stands, and a parser of pages.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use limen_ring_buffer::Cpu;
 use limen_ring_buffer::format::Layout;
+use limen_ring_buffer::{Cpu, Error, Ring};
 use std::cell::Cell;
+use std::sync::Arc;
+
+pub type Reader = limen_ring_buffer::Reader<Arc<Ring>>;
+
+pub fn share(ring: Ring) -> Option<Arc<Ring>> {
+    Some(Arc::new(ring))
+}
+
+pub fn new_reader(pages: usize, layout: Layout, overwrite: bool) -> Result<Reader, Error> {
+    Reader::new(pages, layout, overwrite, share)
+}
 
 #[derive(Default)]
 pub struct Clock(Cell<u64>);
