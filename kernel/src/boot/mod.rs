@@ -33,9 +33,9 @@ impl Above for Limen {
     }
 }
 
-/// Everything before the boot CPU has its idle thread. `at_boot` is never inlined, nor are `sched::init` and
-/// [`booted`]: the compiler may assume that the running thread stays the same within a function, and
-/// `sched::init` changes it.
+/// Everything before the boot CPU has its idle thread. `at_boot` is never inlined, nor are `sched::init`,
+/// [`start_others`] and [`booted`]: the compiler may assume that the running thread stays the same within a
+/// function, and `sched::init` changes it.
 #[inline(always)]
 fn before_threads(info: &BootInfo<'_>) {
     crate::cmdline::init(info.command_line);
