@@ -12,6 +12,7 @@ mod boot;
 mod cmdline;
 mod driver;
 mod fs;
+mod ftrace;
 mod mm;
 mod module;
 mod net;

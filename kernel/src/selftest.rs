@@ -14,3 +14,15 @@ macro_rules! check {
         }
     };
 }
+
+/// A function for tests of tracing.
+#[inline(never)]
+pub fn probe(a: usize, b: usize, c: usize, d: usize) -> usize {
+    core::hint::black_box(a.wrapping_mul(7) + b * 11 + c * 13 + d * 17)
+}
+
+/// One that calls it.
+#[inline(never)]
+pub fn probe_caller(a: usize, b: usize, c: usize, d: usize) -> usize {
+    probe(a, b, c, d) + 1
+}

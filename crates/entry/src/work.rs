@@ -119,6 +119,9 @@ pub struct WorkWords {
 }
 
 impl WorkWords {
+    /// Where the thread flags are in it, in bytes, for code that is not Rust.
+    pub const FLAGS: usize = core::mem::offset_of!(Self, flags);
+
     /// No work.
     #[cfg(not(loom))]
     pub const fn new() -> Self {

@@ -17,7 +17,7 @@
 
 use super::imp::{
     console, cpu, cpuinfo, frame::Frame, interrupt, irq, kernel_map, mmu, module, patch, platform, serial,
-    signal, smp, stack, switch, syscalls, time, uaccess, vdso,
+    signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::tracked::Call;
@@ -61,6 +61,30 @@ owed! {
     /// A backtrace of how the caller was called, and one from a frame on. Any.
     stack::here => fn() -> backtrace::Start;
     stack::from => fn(usize) -> backtrace::Start;
+}
+
+// Sites of functions, where tracers are called. A site is an entry of `site_table`.
+owed! {
+    /// How often all CPUs do `patch::synchronize` while a site is changed.
+    sites::PHASES => usize;
+    /// The address of its function, or near it. Any.
+    sites::ip => fn(usize) -> usize;
+    /// Where a pointer to the tracer is read, whose first word is the function to call. Any.
+    sites::slot => fn(usize) -> usize;
+    /// Where the word is that is changed. Any.
+    sites::place => fn(usize) -> usize;
+    /// What that word is to be, from what it is, so that the site calls the tracer, or does not, after that
+    /// phase. Any.
+    sites::word => fn(usize, sites::Value, bool, usize) -> sites::Value;
+    /// Whether that word calls no tracer. Any.
+    sites::is_off => fn(sites::Value) -> bool;
+    /// Whether an address is in the code that calls tracers. Any.
+    sites::is_trampoline => fn(usize) -> bool;
+    /// What the traced function was called with. Any, by the tracer.
+    sites::Entry::arg => fn(&sites::Entry, usize) -> Option<usize>;
+    sites::Entry::sp => fn(&sites::Entry) -> usize;
+    sites::Entry::set_ip => fn(&mut sites::Entry, usize);
+    sites::Entry::set_parent => fn(&mut sites::Entry, usize);
 }
 
 // The register file: `Frame` implements `limen_entry::Frame`, and these. Atomic, by the frame's holder.

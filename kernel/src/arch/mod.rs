@@ -28,6 +28,7 @@ mod irq_calls;
 mod linear;
 pub mod nofault;
 mod pages;
+pub mod site_table;
 mod stack_calls;
 pub mod tracked;
 mod vdso_calls;

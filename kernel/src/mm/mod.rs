@@ -36,6 +36,7 @@ mod stack;
 mod stats;
 pub mod symbols;
 pub mod table;
+pub mod text;
 mod told;
 mod trim;
 pub mod user;

@@ -230,6 +230,29 @@ pub fn map_device(phys: u64, size: usize) -> *mut u8 {
     (at + offset) as *mut u8
 }
 
+/// Maps `pages` pages of ordinary memory, to be read and written, for a while: until they are freed, which
+/// leaves their frames alone. `each` calls its argument with each of them in turn, as long as that says
+/// `true`. `None`: there is no room, or it did not call for all.
+pub(super) fn map(pages: usize, each: impl FnOnce(&mut dyn FnMut(PhysAddr) -> bool) -> bool) -> Option<usize> {
+    let at = reserve(pages, false, Zone::General)?;
+    let mut next = at;
+    let done = each(&mut |frame| {
+        let Some(slot) = slot(next) else { return false };
+        table::store(
+            slot,
+            Entry::kernel_leaf(frame, Prot::READ | Prot::WRITE, MemoryKind::Normal, 0),
+        );
+        next += PAGE_SIZE;
+        next <= at + (pages << PAGE_SHIFT)
+    });
+    mmu::update_kernel(at, next);
+    if !done {
+        free(at as *mut u8);
+        return None;
+    }
+    Some(at)
+}
+
 /// Whether there are frames for a large block. Half of the reserve is kept for small ones, which must not
 /// fail.
 fn is_enough(pages: usize) -> bool {

@@ -16,6 +16,10 @@ pub struct Start {
     pub fp: usize,
     /// Where the return address lies from each.
     pub return_address: usize,
+    /// Whether an address is in the code that calls tracers of functions.
+    pub is_tracer: fn(usize) -> bool,
+    /// Where a frame of that code has a second return address, that of the traced function's caller.
+    pub second: isize,
 }
 
 /// Calls `f` with each return address, from the frame at `fp` outwards.
@@ -33,6 +37,18 @@ pub fn walk(start: Start, mut f: impl FnMut(usize)) {
             return;
         }
         f(ip);
+        // A traced function has no frame of its own yet.
+        if (start.is_tracer)(ip) {
+            let own = stack_word(fp, next.wrapping_add(start.return_address));
+            let parent = stack_word(fp, next.wrapping_add_signed(start.second));
+            let (Some(own), Some(parent), Some(above)) = (own, parent, stack_word(fp, next)) else {
+                return;
+            };
+            f(own);
+            f(parent);
+            (from, fp) = (next, above);
+            continue;
+        }
         (from, fp) = (fp, next);
     }
 }

@@ -162,10 +162,20 @@ impl Kernel {
             .join(self.arch.kernel_target())
             .join(&self.profile)
             .join("limen-kernel");
+        let built = self.built();
+        let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
+        limen_embed_symbols::embed(&mut elf)?;
+        let sites = limen_embed_symbols::sites::embed(&mut elf)?;
+        if verbose {
+            eprintln!(
+                "limen: {} functions can be traced, {} must not be",
+                sites.sites, sites.left_out
+            );
+        }
         // Only the kernel as shipped has to pass; `limen test` runs this. A build with assertions calls more
         // functions.
         if self.profile == "kernel" && !self.checked() {
-            match noinstr::check(&linked) {
+            match noinstr::check_image(&elf) {
                 Err(error) => eprintln!("limen: the check of early code fails: {error:#}"),
                 Ok(checked) if verbose => {
                     eprintln!("limen: {} functions of early code checked", checked.functions)
@@ -173,10 +183,7 @@ impl Kernel {
                 Ok(_) => {}
             }
         }
-        init_sections::check(&linked)?;
-        let built = self.built();
-        let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
-        limen_embed_symbols::embed(&mut elf)?;
+        init_sections::check_image(&elf).with_context(|| format!("{}", linked.display()))?;
         made::replace(&built.elf, &elf)?;
         match self.arch {
             Arch::X86_64 | Arch::Powerpc64 => made::replace(&built.image, &elf)?,
@@ -268,7 +275,19 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     };
     flags.extend(more.iter().map(|f| (*f).to_owned()));
     flags.extend(["-Clink-arg=-zseparate-code", "-Zunstable-options"].map(str::to_owned));
+    flags.extend(sites(arch).iter().map(|f| (*f).to_owned()));
     flags
+}
+
+/// What makes room at the beginning of each function for calling a tracer (`kernel/src/arch/ARCH/sites.rs`):
+/// instructions that do nothing, of which there are as many as the first number says, and the second as many
+/// before the function: the slot, which is aligned because the functions are. 32-bit Arm ignores the numbers.
+fn sites(arch: Arch) -> &'static [&'static str] {
+    match arch {
+        Arch::X86_64 => &["-Zpatchable-function-entry=13,8", "-Zmin-function-alignment=8"],
+        Arch::Arm64 | Arch::Powerpc64 => &["-Zpatchable-function-entry=4,2", "-Zmin-function-alignment=8"],
+        Arch::Arm => &["-Zpatchable-function-entry=1,0"],
+    }
 }
 
 /// The loadable parts of an ELF file, laid out by physical address from the lowest: arm64's `Image`, arm's

@@ -44,7 +44,8 @@ pub fn check(path: &Path) -> Result<Report> {
     check_image(&data).with_context(|| format!("{}", path.display()))
 }
 
-fn check_image(data: &[u8]) -> Result<Report> {
+/// Checks the linked kernel whose file this is.
+pub fn check_image(data: &[u8]) -> Result<Report> {
     let file = object::File::parse(data)?;
     let mut init = Init::default();
     for name in [".init.text", ".init.data"] {

@@ -80,6 +80,7 @@ mod psci;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;
+pub mod sites;
 #[path = "../arm_common/smp.rs"]
 pub mod smp;
 pub mod stack;

@@ -69,6 +69,7 @@ mod refuse;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;
+pub mod sites;
 #[path = "../arm_common/smp.rs"]
 pub mod smp;
 pub mod stack;

@@ -73,6 +73,7 @@ mod radix;
 mod rtas;
 pub mod serial;
 pub mod signal;
+pub mod sites;
 pub mod smp;
 mod spr;
 pub mod stack;

@@ -33,6 +33,7 @@ pub mod platform;
 mod pvh;
 pub mod serial;
 pub mod signal;
+pub mod sites;
 pub mod smp;
 pub mod stack;
 pub mod switch;

@@ -15,6 +15,7 @@ pub(super) mod selftest_faults;
 mod set;
 mod tables;
 
+pub(in crate::mm) use set::each_run;
 pub use set::{aliases, reset, set_executable, set_no_exec, set_present, set_read_only, set_writable};
 pub(super) use set::{set_free, set_ordinary};
 

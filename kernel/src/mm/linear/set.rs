@@ -30,7 +30,7 @@ fn change_mapping(at: usize, pages: usize, edit: Edit, alias: Edit, why: Reason)
 }
 
 /// Calls `f` with each run of pages of `vmap`'s that follow each other in memory.
-fn each_run(
+pub(in crate::mm) fn each_run(
     at: usize,
     pages: usize,
     mut f: impl FnMut(PhysAddr, usize) -> Result<(), Errno>,

@@ -7,7 +7,7 @@
 //! every function of the section, starting with "not established", and fails if a path calls or jumps out of
 //! the section, or through a pointer, while the state is not established, or if RCU is read there: each place
 //! where a reader begins has a mark as well (`.noinstr.reader`), since readers are inlined. It also fails if
-//! a function of the section has a patchable entry.
+//! a function of the section is in the table of those that can be traced.
 
 pub(crate) mod arm;
 pub(crate) mod arm64;
@@ -83,7 +83,8 @@ pub fn check(path: &Path) -> Result<Report> {
     check_image(&data).with_context(|| format!("{}", path.display()))
 }
 
-fn check_image(data: &[u8]) -> Result<Report> {
+/// Checks the linked kernel whose file this is.
+pub fn check_image(data: &[u8]) -> Result<Report> {
     let file = object::File::parse(data)?;
     let decode: fn(&[u8], u64) -> Step = match file.architecture() {
         object::Architecture::X86_64 => x86_64::decode,
@@ -120,10 +121,10 @@ fn check_image(data: &[u8]) -> Result<Report> {
     if image.begin.is_empty() {
         bail!("the image has no begin marks (.noinstr.begin): nothing would ever be established");
     }
-    for address in marks(&file, "__patchable_function_entries")? {
+    for address in sites(&file)? {
         if range.contains(&address) {
             bail!(
-                "{} may not be traced but has a patchable entry",
+                "{} may not be traced but is in the table of sites",
                 image.name(address)
             );
         }
@@ -165,6 +166,24 @@ fn marks(file: &object::File<'_>, name: &str) -> Result<BTreeSet<u64>> {
         .chunks_exact(size)
         .map(|c| c.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
         .collect())
+}
+
+/// The sites in the table that the build has made (`tools/symbols/src/sites.rs`).
+fn sites(file: &object::File<'_>) -> Result<Vec<u64>> {
+    let section = file
+        .section_by_name(".sites")
+        .context("the image has no section .sites")?;
+    let data = section.data()?;
+    let mut words = data
+        .chunks_exact(4)
+        .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]));
+    let count = words.next().context("the table of sites is empty")? as usize;
+    let site = |word: u32| section.address().wrapping_add_signed(i64::from(word as i32));
+    let found: Vec<u64> = words.take(count).map(site).collect();
+    if found.len() != count {
+        bail!("the table of sites is not what the build makes of it");
+    }
+    Ok(found)
 }
 
 /// Follows every path from `start`, which begins with the state not established.

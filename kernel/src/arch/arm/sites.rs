@@ -1,0 +1,145 @@
+//! Where functions call tracers. A site is the seven words that the compiler puts at a function's first
+//! address: `b` behind them, or `nop`; then what never changes: `mov ip, lr`, which keeps the return address;
+//! `bl` to [`trace_entry`]; `b` behind the words; the slot; and two that are not used. `b` and `nop` may be
+//! exchanged while other CPUs execute them (Arm Architecture Reference Manual ARMv7-A and ARMv7-R, A3.5.4,
+//! concurrent modification and execution of instructions).
+
+use crate::task::ThreadInfo;
+use core::arch::global_asm;
+use core::mem::{offset_of, size_of};
+use limen_entry::{ThreadFlags, WorkWords};
+
+/// What a function was called with, on the stack while its tracers run.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Entry {
+    args: [usize; 4],
+    r4: usize,
+    /// Where it returns to.
+    parent: usize,
+    fp: usize,
+    /// Where the function goes on.
+    next: usize,
+}
+
+impl Entry {
+    /// Argument `n` in a register, from 0; `None` if it is not in one.
+    pub fn arg(&self, n: usize) -> Option<usize> {
+        self.args.get(n).copied()
+    }
+
+    /// The function's stack pointer.
+    pub fn sp(&self) -> usize {
+        &raw const *self as usize + size_of::<Self>()
+    }
+
+    /// The function at `ip` runs instead.
+    pub fn set_ip(&mut self, ip: usize) {
+        self.next = ip;
+    }
+
+    /// The function returns to `parent`.
+    pub fn set_parent(&mut self, parent: usize) {
+        self.parent = parent;
+    }
+}
+
+/// What holds the instruction of a site that is changed, and is written at once.
+pub type Word = core::sync::atomic::AtomicU32;
+/// Its value.
+pub type Value = u32;
+
+/// `b .+28`, and `nop`.
+const OFF: u32 = 0xea00_0005;
+const NOP: u32 = 0xe320_f000;
+
+/// How often all CPUs synchronise while a site is changed.
+pub const PHASES: usize = 1;
+
+/// The address of a site's first instruction, by which tracers know it.
+pub fn ip(site: usize) -> usize {
+    site
+}
+
+/// The address of a site's slot.
+pub fn slot(site: usize) -> usize {
+    site + 16
+}
+
+/// Where a site's word is.
+pub fn place(site: usize) -> usize {
+    site
+}
+
+/// The word of a site, which calls the tracer, or does not.
+pub fn word(_site: usize, _now: Value, call: bool, _phase: usize) -> Value {
+    if call { NOP } else { OFF }
+}
+
+/// Whether a word is one of a site without a tracer.
+pub fn is_off(word: Value) -> bool {
+    word == OFF
+}
+
+unsafe extern "C" {
+    /// What a traced function's site calls.
+    fn trace_entry();
+}
+
+/// Whether an address is in the code that calls tracers.
+pub fn is_trampoline(ip: usize) -> bool {
+    unsafe extern "C" {
+        static trace_entry_end: u8;
+    }
+    (trace_entry as *const () as usize..&raw const trace_entry_end as usize).contains(&ip)
+}
+
+/// Where that code's frame has the return address of the function's caller, from the frame pointer on, in
+/// words: a backtrace finds only the one in the function.
+pub const PARENT: isize = -1;
+
+// `trace_entry` is called by a site: LR is where the function goes on, IP where it returns to. Preemption is
+// off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
+// of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
+// the `Entry`. R4 is saved for the stack's alignment.
+global_asm!(
+    r#"
+.pushsection .text, "ax"
+.balign 64
+.globl trace_entry, trace_entry_end
+.type trace_entry, %function
+trace_entry:
+    push    {{r11, lr}}
+    mov     r11, sp
+    push    {{r0-r4, ip}}
+    mrc     p15, 0, r3, c13, c0, 4
+    ldr     r2, [r3, #{preempt_count}]
+    add     r2, r2, #1
+    str     r2, [r3, #{preempt_count}]
+    ldr     r2, [lr, #4]
+    sub     r0, lr, #12
+    mov     r1, ip
+    mov     r3, sp
+    ldr     ip, [r2]
+    blx     ip
+    mrc     p15, 0, r3, c13, c0, 4
+    ldr     r2, [r3, #{preempt_count}]
+    sub     r2, r2, #1
+    str     r2, [r3, #{preempt_count}]
+    ldr     r2, [r3, #{work}]
+    tst     r2, #{need_resched}
+    bne     2f
+1:  pop     {{r0-r4, lr}}
+    pop     {{r11, pc}}
+// Somebody more deserving became runnable meanwhile.
+2:  bl      {resched}
+    b       1b
+trace_entry_end:
+.size trace_entry, . - trace_entry
+.popsection
+"#,
+    preempt_count = const offset_of!(ThreadInfo, preempt_count),
+    work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
+    need_resched = const ThreadFlags::NEED_RESCHED.bits(),
+    resched = sym crate::arch::site_table::resched,
+);

@@ -1,0 +1,155 @@
+//! Where functions call tracers. A site is two instructions at a function's first address, which is aligned to
+//! eight bytes; the slot is the eight bytes before it. The first keeps the return address in X9, always; the
+//! second is a `nop`, or a `bl` to [`trace_entry`]: these two may be exchanged while other CPUs execute them
+//! (Arm Architecture Reference Manual, B2.2.5, concurrent modification and execution of instructions).
+
+use crate::task::ThreadInfo;
+use core::arch::global_asm;
+use core::mem::{offset_of, size_of};
+use limen_entry::{ThreadFlags, WorkWords};
+
+/// What a function was called with, on the stack while its tracers run.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Entry {
+    args: [usize; 8],
+    x8: usize,
+    /// Where it returns to.
+    parent: usize,
+    fp: usize,
+    /// Where the function goes on.
+    next: usize,
+}
+
+impl Entry {
+    /// Argument `n` in a register, from 0; `None` if it is not in one.
+    pub fn arg(&self, n: usize) -> Option<usize> {
+        self.args.get(n).copied()
+    }
+
+    /// The function's stack pointer.
+    pub fn sp(&self) -> usize {
+        &raw const *self as usize + size_of::<Self>()
+    }
+
+    /// The function at `ip` runs instead.
+    pub fn set_ip(&mut self, ip: usize) {
+        self.next = ip;
+    }
+
+    /// The function returns to `parent`.
+    pub fn set_parent(&mut self, parent: usize) {
+        self.parent = parent;
+    }
+}
+
+/// What holds the instruction of a site that is changed, and is written at once.
+pub type Word = core::sync::atomic::AtomicU32;
+/// Its value.
+pub type Value = u32;
+
+const NOP: u32 = 0xd503_201f;
+const BL: u32 = 0x9400_0000;
+
+/// How often all CPUs synchronise while a site is changed.
+pub const PHASES: usize = 1;
+
+/// The address of a site's first instruction, by which tracers know it.
+pub fn ip(site: usize) -> usize {
+    site
+}
+
+/// The address of a site's slot.
+pub fn slot(site: usize) -> usize {
+    site - 8
+}
+
+/// Where a site's word is.
+pub fn place(site: usize) -> usize {
+    site + 4
+}
+
+/// The word of a site, which calls the tracer, or does not.
+pub fn word(site: usize, _now: Value, call: bool, _phase: usize) -> Value {
+    let distance = (trace_entry as *const () as usize).wrapping_sub(place(site));
+    if call { BL | (distance >> 2) as u32 & 0x3ff_ffff } else { NOP }
+}
+
+/// Whether a word is one of a site without a tracer.
+pub fn is_off(word: Value) -> bool {
+    word == NOP
+}
+
+unsafe extern "C" {
+    /// What a traced function's site calls.
+    fn trace_entry();
+}
+
+/// Whether an address is in the code that calls tracers.
+pub fn is_trampoline(ip: usize) -> bool {
+    unsafe extern "C" {
+        static trace_entry_end: u8;
+    }
+    (trace_entry as *const () as usize..&raw const trace_entry_end as usize).contains(&ip)
+}
+
+/// Where that code's frame has the return address of the function's caller, from the frame pointer on, in
+/// words: a backtrace finds only the one in the function.
+pub const PARENT: isize = -1;
+
+// `trace_entry` is called by a site: X30 is where the function goes on, X9 where it returns to. Preemption is
+// off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
+// of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
+// the `Entry`.
+global_asm!(
+    r#"
+.pushsection .text, "ax"
+.balign 64
+.globl trace_entry, trace_entry_end
+.type trace_entry, %function
+trace_entry:
+    sub     sp, sp, #{size}
+    stp     x0, x1, [sp]
+    stp     x2, x3, [sp, #16]
+    stp     x4, x5, [sp, #32]
+    stp     x6, x7, [sp, #48]
+    stp     x8, x9, [sp, #64]
+    stp     x29, x30, [sp, #80]
+    add     x29, sp, #80
+    mrs     x10, sp_el0
+    ldr     w11, [x10, #{preempt_count}]
+    add     w11, w11, #1
+    str     w11, [x10, #{preempt_count}]
+    ldr     x2, [x30, #-16]
+    sub     x0, x30, #8
+    mov     x1, x9
+    mov     x3, sp
+    ldr     x10, [x2]
+    blr     x10
+    mrs     x10, sp_el0
+    ldr     w11, [x10, #{preempt_count}]
+    sub     w11, w11, #1
+    str     w11, [x10, #{preempt_count}]
+    ldr     w11, [x10, #{work}]
+    tbnz    w11, #{need_resched}, 2f
+1:  ldp     x0, x1, [sp]
+    ldp     x2, x3, [sp, #16]
+    ldp     x4, x5, [sp, #32]
+    ldp     x6, x7, [sp, #48]
+    ldp     x8, x30, [sp, #64]
+    ldp     x29, x10, [sp, #80]
+    add     sp, sp, #{size}
+    ret     x10
+// Somebody more deserving became runnable meanwhile.
+2:  bl      {resched}
+    b       1b
+trace_entry_end:
+.size trace_entry, . - trace_entry
+.popsection
+"#,
+    size = const size_of::<Entry>(),
+    preempt_count = const offset_of!(ThreadInfo, preempt_count),
+    work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
+    need_resched = const ThreadFlags::NEED_RESCHED.bits().trailing_zeros(),
+    resched = sym crate::arch::site_table::resched,
+);

@@ -1,0 +1,178 @@
+//! Where functions call tracers. A site is two instructions at a function's local entry, where calls by name and
+//! through pointers meet; the slot is the eight bytes before its global entry, which is aligned to eight bytes:
+//! two instructions farther away if the function makes the address of its table of contents in between. The
+//! first instruction keeps the return address in r0, always; the second is a `nop`, or a `bl`: these two may be
+//! exchanged while other CPUs execute them (Power ISA 3.1, Book II, 1.7.2: patch class instructions).
+
+use super::stack::LEAST;
+use crate::sched::cpu::CpuLocal;
+use crate::task::ThreadInfo;
+use core::arch::global_asm;
+use core::mem::{offset_of, size_of};
+use limen_entry::{ThreadFlags, WorkWords};
+
+/// What a function was called with, on the stack while its tracers run.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Entry {
+    args: [usize; 8],
+    /// Where it returns to.
+    parent: usize,
+    /// Where the function goes on.
+    next: usize,
+}
+
+/// Bytes of the stack frame.
+const FRAME: usize = (LEAST + size_of::<Entry>()).next_multiple_of(16);
+
+impl Entry {
+    /// Argument `n` in a register, from 0; `None` if it is not in one.
+    pub fn arg(&self, n: usize) -> Option<usize> {
+        self.args.get(n).copied()
+    }
+
+    /// The function's stack pointer.
+    pub fn sp(&self) -> usize {
+        &raw const *self as usize - LEAST + FRAME
+    }
+
+    /// The function at `ip` runs instead.
+    pub fn set_ip(&mut self, ip: usize) {
+        self.next = ip;
+    }
+
+    /// The function returns to `parent`.
+    pub fn set_parent(&mut self, parent: usize) {
+        self.parent = parent;
+    }
+}
+
+/// What holds the instruction of a site that is changed, and is written at once.
+pub type Word = core::sync::atomic::AtomicU32;
+/// Its value.
+pub type Value = u32;
+
+const NOP: u32 = 0x6000_0000;
+const BL: u32 = 0x4800_0001;
+/// Set in a site: the function makes the address of its table of contents.
+const TOC: usize = 1;
+
+/// How often all CPUs synchronise while a site is changed.
+pub const PHASES: usize = 1;
+
+/// The address of a site's first instruction, by which tracers know it.
+pub fn ip(site: usize) -> usize {
+    site & !TOC
+}
+
+/// The address of a site's slot.
+pub fn slot(site: usize) -> usize {
+    ip(site) - if site & TOC != 0 { 16 } else { 8 }
+}
+
+/// Where a site's word is.
+pub fn place(site: usize) -> usize {
+    ip(site) + 4
+}
+
+/// The word of a site, which calls the tracer, or does not.
+pub fn word(site: usize, _now: Value, call: bool, _phase: usize) -> Value {
+    unsafe extern "C" {
+        static trace_entry: u8;
+        static trace_entry_toc: u8;
+    }
+    let to = if site & TOC != 0 { &raw const trace_entry_toc } else { &raw const trace_entry };
+    let distance = (to as usize).wrapping_sub(place(site));
+    if call { BL | distance as u32 & 0x3ff_fffc } else { NOP }
+}
+
+/// Whether a word is one of a site without a tracer.
+pub fn is_off(word: Value) -> bool {
+    word == NOP
+}
+
+/// Whether an address is in the code that calls tracers.
+pub fn is_trampoline(ip: usize) -> bool {
+    unsafe extern "C" {
+        static trace_entry: u8;
+        static trace_entry_end: u8;
+    }
+    (&raw const trace_entry as usize..&raw const trace_entry_end as usize).contains(&ip)
+}
+
+/// Where that code's frame has the return address of the function's caller, from the frame's address on, in
+/// words: a backtrace finds only the one in the function.
+pub const PARENT: isize = ((LEAST + offset_of!(Entry, parent)) / size_of::<usize>()) as isize;
+
+// `trace_entry` is called by a site: LR is where the function goes on, r0 where it returns to. Preemption is
+// off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
+// of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
+// the `Entry`. LR is also where the function itself will save it: for backtraces.
+global_asm!(
+    r#"
+.pushsection .text, "ax"
+.macro TRACE_ENTRY name, slot
+.balign 64
+.globl \name
+.type \name, %function
+\name:
+    stdu    1, -{frame}(1)
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    std     3 + \n, {args} + 8 * \n(1)
+    .endr
+    std     0, {parent}(1)
+    mflr    11
+    std     11, {next}(1)
+    std     11, {frame} + 16(1)
+    ld      9, {current}(13)
+    lwz     10, {preempt_count}(9)
+    addi    10, 10, 1
+    stw     10, {preempt_count}(9)
+    ld      5, -\slot(11)
+    addi    3, 11, -8
+    mr      4, 0
+    addi    6, 1, {args}
+    ld      12, 0(5)
+    mtctr   12
+    bctrl
+    b       trace_entry_back
+.size \name, . - \name
+.endm
+    TRACE_ENTRY trace_entry, 16
+    TRACE_ENTRY trace_entry_toc, 24
+.balign 64
+trace_entry_back:
+    ld      9, {current}(13)
+    lwz     10, {preempt_count}(9)
+    addi    10, 10, -1
+    stw     10, {preempt_count}(9)
+    lwz     10, {work}(9)
+    andi.   10, 10, {need_resched}
+    bne     2f
+1:  ld      11, {next}(1)
+    ld      0, {parent}(1)
+    mtctr   11
+    mtlr    0
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    ld      3 + \n, {args} + 8 * \n(1)
+    .endr
+    addi    1, 1, {frame}
+    bctr
+// Somebody more deserving became runnable meanwhile.
+2:  bl      {resched}
+    nop
+    b       1b
+.globl trace_entry_end
+trace_entry_end:
+.popsection
+"#,
+    frame = const FRAME,
+    args = const LEAST + offset_of!(Entry, args),
+    parent = const LEAST + offset_of!(Entry, parent),
+    next = const LEAST + offset_of!(Entry, next),
+    current = const offset_of!(CpuLocal, current),
+    preempt_count = const offset_of!(ThreadInfo, preempt_count),
+    work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
+    need_resched = const ThreadFlags::NEED_RESCHED.bits(),
+    resched = sym crate::arch::site_table::resched,
+);

@@ -1,0 +1,72 @@
+//! The table of sites: where functions of the kernel can call tracers. The build makes it after linking
+//! (`tools/symbols/src/sites.rs`): how many there are, then for each its distance from the table, ascending.
+
+use crate::arch::irq;
+use crate::sched::{preempt, switch_preempted};
+use limen_entry::ThreadFlags;
+
+unsafe extern "C" {
+    static __sites_start: u32;
+}
+
+/// The kernel's own sites.
+pub struct Table;
+
+/// The kernel's own sites.
+pub static TABLE: Table = Table;
+
+impl Table {
+    /// A word of it.
+    #[inline(always)]
+    fn word(&self, n: usize) -> u32 {
+        // SAFETY: the linker script puts the table there, the build fills it, and it has one word more than
+        // its first says.
+        unsafe { (&raw const __sites_start).add(n).read() }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.word(0) as usize
+    }
+
+    /// Site `n`, as [`super::sites`] takes it: an address, whose lowest bits may say more.
+    #[inline(always)]
+    pub fn site(&self, n: usize) -> Option<usize> {
+        (n < self.len()).then(|| {
+            let distance = self.word(n + 1) as i32 as isize;
+            (&raw const __sites_start as usize).wrapping_add_signed(distance)
+        })
+    }
+
+    /// The number of the first site that is not below `site`. Any context; before the threshold as well.
+    #[inline(always)]
+    pub fn search(&self, site: usize) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.site(middle).is_some_and(|at| at < site) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// A tracer has returned, and the running thread is due to be rescheduled. What is called here may be traced
+/// itself: preemption stays off until it is done, so that it does not come here again.
+pub(super) extern "C" fn resched() {
+    if preempt::count() != 0 || !irq::enabled() {
+        return;
+    }
+    loop {
+        preempt::disable();
+        switch_preempted();
+        preempt::enable_no_resched();
+        if !preempt::current_info().work.has(ThreadFlags::NEED_RESCHED) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Where functions call tracers. A site is a five-byte `nop` at a function's first address, which is aligned to
+//! eight bytes; the slot is the eight bytes before it. A traced function's site calls [`trace_entry`] instead.
+//!
+//! Text is changed while other CPUs execute it. A store to part of an aligned quadword is seen as a whole
+//! (AMD64 Architecture Programmer's Manual, volume 2, 7.6.1), but Intel's manual (volume 3, 9.1.3) promises
+//! nothing for CPUs that have not been made to forget what they fetched ahead. So a breakpoint comes first, one
+//! byte; then the four bytes behind it; then the first of them, and all CPUs serialise after each. A CPU that
+//! meets the breakpoint goes on behind the site, as if there were no tracer.
+
+use super::exception::BREAKPOINT;
+use super::frame::Frame;
+use crate::arch::site_table::TABLE;
+use crate::sched::cpu::CpuLocal;
+use crate::task::ThreadInfo;
+use core::arch::global_asm;
+use core::mem::{offset_of, size_of};
+use limen_entry::{ThreadFlags, WorkWords};
+
+/// What a function was called with, on the stack while its tracers run. The order is that of the pushes.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Entry {
+    rax: usize,
+    /// Arguments, from the sixth to the first.
+    args: [usize; 6],
+    rbp: usize,
+    /// Where the function goes on.
+    next: usize,
+    /// Where it returns to.
+    parent: usize,
+}
+
+impl Entry {
+    /// Argument `n` in a register, from 0; `None` if it is not in one.
+    pub fn arg(&self, n: usize) -> Option<usize> {
+        self.args.iter().rev().nth(n).copied()
+    }
+
+    /// The function's stack pointer: where its return address lies.
+    pub fn sp(&self) -> usize {
+        &raw const self.parent as usize
+    }
+
+    /// The function at `ip` runs instead.
+    pub fn set_ip(&mut self, ip: usize) {
+        self.next = ip;
+    }
+
+    /// The function returns to `parent`.
+    pub fn set_parent(&mut self, parent: usize) {
+        self.parent = parent;
+    }
+}
+
+/// Bytes of a site.
+const SIZE: usize = 5;
+/// A site's quadword without a tracer, and which of its bytes are the site's.
+const NOP: u64 = 0x08_0044_1f0f;
+const MASK: u64 = (1 << (8 * SIZE)) - 1;
+/// `call` and `int3`.
+const CALL: u64 = 0xe8;
+const INT3: u64 = 0xcc;
+
+/// What holds the instructions of a site that are changed, and is written at once.
+pub type Word = core::sync::atomic::AtomicU64;
+/// Its value.
+pub type Value = u64;
+
+/// How often all CPUs serialise while a site is changed.
+pub const PHASES: usize = 3;
+
+/// The address of a site's first instruction, by which tracers know it.
+pub fn ip(site: usize) -> usize {
+    site
+}
+
+/// The address of a site's slot.
+pub fn slot(site: usize) -> usize {
+    site - size_of::<usize>()
+}
+
+/// Where a site's word is.
+pub fn place(site: usize) -> usize {
+    site
+}
+
+/// The word of a site, which was `now`, after phase `phase` of its change to one that calls the tracer, or
+/// does not.
+pub fn word(site: usize, now: Value, call: bool, phase: usize) -> Value {
+    let distance = (trace_entry as *const () as usize).wrapping_sub(site + SIZE) as u32;
+    let site = if call { CALL | u64::from(distance) << 8 } else { NOP };
+    let byte = if phase + 1 < PHASES { INT3 } else { site & 0xff };
+    let rest = if phase == 0 { now } else { now & !MASK | site };
+    rest & !0xff | byte
+}
+
+/// Whether a word is one of a site without a tracer.
+pub fn is_off(word: Value) -> bool {
+    word & MASK == NOP
+}
+
+/// In kernel mode: the exception is a site's that is being changed, and its CPU goes on behind it. Called
+/// before the threshold, which may have such a site itself.
+#[inline(always)]
+pub fn passes(frame: &mut Frame, vector: u8) -> bool {
+    if vector != BREAKPOINT || frame.cs & 3 != 0 {
+        return false;
+    }
+    let site = frame.rip - 1;
+    if TABLE.site(TABLE.search(site)) != Some(site) {
+        return false;
+    }
+    frame.rip += SIZE - 1;
+    true
+}
+
+unsafe extern "C" {
+    /// What a traced function's site calls.
+    fn trace_entry();
+}
+
+/// Whether an address is in the code that calls tracers.
+pub fn is_trampoline(ip: usize) -> bool {
+    unsafe extern "C" {
+        static trace_entry_end: u8;
+    }
+    (trace_entry as *const () as usize..&raw const trace_entry_end as usize).contains(&ip)
+}
+
+/// Where that code's frame has the return address of the function's caller, from the frame pointer on, in
+/// words: a backtrace finds only the one in the function.
+pub const PARENT: isize = 2;
+
+// `trace_entry` is called by a site: on the stack is where the function goes on, above that where it returns
+// to. Preemption is off from before the slot is read until the tracer has returned, so that the tracers' owner
+// can wait for all of them (`trace/site.rs`). The tracer is called with the site, the function's return
+// address, itself and the `Entry`.
+global_asm!(
+    r#"
+.pushsection .text, "ax"
+.balign 64
+.globl trace_entry, trace_entry_end
+.type trace_entry, @function
+trace_entry:
+    push rbp
+    mov rbp, rsp
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push r8
+    push r9
+    push rax
+    mov rax, gs:[{current}]
+    inc dword ptr [rax + {preempt_count}]
+    mov rdi, [rbp + 8]
+    mov rdx, [rdi - 13]
+    sub rdi, 5
+    mov rsi, [rbp + 16]
+    mov rcx, rsp
+    call [rdx]
+    mov rax, gs:[{current}]
+    dec dword ptr [rax + {preempt_count}]
+    test byte ptr [rax + {work}], {need_resched}
+    jnz 2f
+1:  pop rax
+    pop r9
+    pop r8
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    pop rbp
+    ret
+// Somebody more deserving became runnable meanwhile.
+2:  call {resched}
+    jmp 1b
+trace_entry_end:
+.size trace_entry, . - trace_entry
+.popsection
+"#,
+    current = const offset_of!(CpuLocal, current),
+    preempt_count = const offset_of!(ThreadInfo, preempt_count),
+    work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
+    need_resched = const ThreadFlags::NEED_RESCHED.bits(),
+    resched = sym crate::arch::site_table::resched,
+);

@@ -1,0 +1,14 @@
+//! Function tracing: at the beginning of each function is a site that can call a tracer (`arch::sites`), which
+//! costs nothing for functions without one, and for others only what their own tracers cost.
+//!
+//! * [`target`]: what a site calls, a tracer or several;
+//! * [`site`]: setting that, while all CPUs run.
+//!
+//! Nothing in this room is traced itself.
+
+#![deny(unsafe_code)]
+
+pub mod selftest;
+#[allow(unsafe_code, reason = "sites refer to targets by address")]
+pub mod site;
+pub mod target;

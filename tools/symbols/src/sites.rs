@@ -1,0 +1,233 @@
+//! Sites: the places at the beginning of functions where the kernel can call a tracer. The compiler lists them
+//! by absolute address; [`embed`] checks each, makes the instructions ready that never change afterwards, and
+//! puts the kernel's own table in the list's place: how many there are, then for each its distance from the
+//! table in bytes, ascending, 32 bits each.
+//!
+//! A *slot* is an aligned word beside each site, which says what the tracer is. Sites of functions that must
+//! not be traced are left out: those outside of `.text`, user code in it, and the tracer itself.
+
+use anyhow::{Context, Result, bail, ensure};
+use goblin::elf::Elf;
+use goblin::elf::header::{EM_AARCH64, EM_ARM, EM_PPC64, EM_X86_64};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What must not be traced, because the tracer is made of it: paths of functions begin so.
+const TRACER: [&str; 6] = [
+    "limen_kernel::arch::imp::sites::",
+    "limen_kernel::arch::site_table::",
+    "limen_kernel::ftrace::",
+    "limen_kernel::tracing::",
+    "limen_ring_buffer::",
+    "limen_trace_",
+];
+/// What copies and fills memory: the compiler makes calls of it anywhere. Names begin so.
+const MEMORY: [&str; 3] = ["mem", "bcmp", "__aeabi_mem"];
+
+/// The function that the instructions of a site call, where they are made ready here.
+const TRAMPOLINE: &str = "trace_entry";
+
+/// What [`embed`] found.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// Functions that can be traced.
+    pub sites: usize,
+    /// Functions that have room for it, but must not be.
+    pub left_out: usize,
+}
+
+/// How a processor's sites look.
+struct Form {
+    /// Bytes of an address.
+    word: u64,
+    /// From the address that the compiler lists to the first instruction of the function.
+    entry: u64,
+    /// What the compiler puts there.
+    made: &'static [u8],
+}
+
+const X86_64: Form = Form {
+    word: 8,
+    entry: 8,
+    made: &[0x0f, 0x1f, 0x44, 0, 8],
+};
+const ARM64: Form = Form {
+    word: 8,
+    entry: 8,
+    made: &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5],
+};
+/// `b .+28`, `nop`.
+const ARM: Form = Form {
+    word: 4,
+    entry: 0,
+    made: &[0x05, 0, 0, 0xea, 0, 0xf0, 0x20, 0xe3],
+};
+const POWERPC64: Form = Form {
+    word: 8,
+    entry: 8,
+    made: &[0, 0, 0, 0x60, 0, 0, 0, 0x60],
+};
+
+/// `mov x9, x30`.
+const ARM64_KEEP: u32 = 0xaa1e_03e9;
+/// `mov ip, lr`; `bl`, `b .+16` behind it, which passes over the slot.
+const ARM_KEEP: u32 = 0xe1a0_c00e;
+const ARM_CALL: u32 = 0xeb00_0000;
+const ARM_PASS: u32 = 0xea00_0002;
+/// `mflr r0`; the first half of `addis r2, r12, x`, with which a function begins that makes the address of its
+/// table of contents; it has two such instructions.
+const POWERPC64_KEEP: u32 = 0x7c08_02a6;
+const POWERPC64_TOC: u16 = 0x3c4c;
+
+/// The image, and where its sections lie in the file.
+struct Image<'a> {
+    bytes: &'a mut [u8],
+    /// Addresses of each section with content, and the file offset of the first.
+    sections: Vec<(Range<u64>, usize)>,
+}
+
+impl Image<'_> {
+    /// `size` bytes at an address.
+    fn at(&mut self, address: u64, size: u64) -> Result<&mut [u8]> {
+        let found = self
+            .sections
+            .iter()
+            .find(|(range, _)| range.start <= address && address + size <= range.end);
+        let (range, offset) = found.with_context(|| format!("{address:#x} is in no section"))?;
+        let from = offset + (address - range.start) as usize;
+        self.bytes
+            .get_mut(from..from + size as usize)
+            .context("a section lies outside of the file")
+    }
+
+    fn word(&mut self, address: u64) -> Result<u32> {
+        Ok(u32::from_le_bytes((&*self.at(address, 4)?).try_into()?))
+    }
+
+    fn write(&mut self, address: u64, word: u32) -> Result<()> {
+        self.at(address, 4)?.copy_from_slice(&word.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// Makes the sites of the kernel ELF file `bytes` ready, and their table. Errors: one that is not what the
+/// kernel takes it for.
+pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
+    let elf = Elf::parse(bytes).context("the kernel is not an ELF file")?;
+    let form = match elf.header.e_machine {
+        EM_X86_64 => X86_64,
+        EM_AARCH64 => ARM64,
+        EM_ARM => ARM,
+        EM_PPC64 => POWERPC64,
+        other => bail!("sites of processor {other} are not known"),
+    };
+    let machine = elf.header.e_machine;
+    let symbols: BTreeMap<&str, u64> = elf
+        .syms
+        .iter()
+        .filter_map(|symbol| Some((elf.strtab.get_at(symbol.st_name)?, symbol.st_value)))
+        .collect();
+    let symbol = |name: &str| {
+        let found = symbols.get(name).copied();
+        found.with_context(|| format!("the kernel has no {name}"))
+    };
+    let table = symbol("__sites_start")?..symbol("__sites_end")?;
+    let user = symbol("__vdso_text_start")?..symbol("__vdso_text_end")?;
+    let trampoline = symbol(TRAMPOLINE)?;
+    let text = elf
+        .section_headers
+        .iter()
+        .find(|section| elf.shdr_strtab.get_at(section.sh_name) == Some(".text"))
+        .map(|section| section.sh_addr..section.sh_addr + section.sh_size)
+        .context("the kernel has no section .text")?;
+    let functions: BTreeMap<u64, String> = elf
+        .syms
+        .iter()
+        .filter(goblin::elf::Sym::is_function)
+        .map(|symbol| {
+            let name = elf.strtab.get_at(symbol.st_name).unwrap_or("");
+            (symbol.st_value, format!("{:#}", rustc_demangle::demangle(name)))
+        })
+        .collect();
+    let sections = elf
+        .section_headers
+        .iter()
+        .filter(|section| section.sh_type == goblin::elf::section_header::SHT_PROGBITS && section.is_alloc())
+        .map(|section| {
+            let range = section.sh_addr..section.sh_addr + section.sh_size;
+            (range, section.sh_offset as usize)
+        })
+        .collect();
+    let mut image = Image { bytes, sections };
+    let mut records = Vec::new();
+    for at in table.clone().step_by(form.word as usize) {
+        let record = image.at(at, form.word)?;
+        records.push(record.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+    }
+    records.sort_unstable();
+    let mut words = vec![0];
+    for record in &records {
+        let entry = record + form.entry;
+        let name = functions
+            .get(&entry)
+            .with_context(|| format!("the site at {entry:#x} is of no function"))?;
+        if !text.contains(&entry) || user.contains(&entry) || is_of_tracer(name) {
+            continue;
+        }
+        let site = prepare(&mut image, &form, machine, entry, trampoline)
+            .with_context(|| format!("the site of {name}"))?;
+        words.push(site.wrapping_sub(table.start) as u32);
+    }
+    words[0] = words.len() as u32 - 1;
+    ensure!(words[0] > 0, "no function can be traced");
+    let room = image.at(table.start, table.end - table.start)?;
+    room.fill(0);
+    for (place, word) in room.chunks_exact_mut(4).zip(&words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    ensure!(room.len() >= 4 * words.len(), "the table of sites has no room");
+    Ok(Summary {
+        sites: words.len() - 1,
+        left_out: records.len() + 1 - words.len(),
+    })
+}
+
+/// Whether a function of this name must not be traced; `<A as B>::f` is of both.
+fn is_of_tracer(name: &str) -> bool {
+    let name = name.trim_start_matches(['<', '&']);
+    if !name.contains("::") {
+        return MEMORY.iter().any(|of| name.starts_with(of));
+    }
+    let of = name.split_once(" as ").map_or("", |(_, of)| of);
+    TRACER.iter().any(|path| name.starts_with(path) || of.starts_with(path))
+}
+
+/// Checks the site of the function whose first instruction is at `entry` and writes what stays the same.
+/// Returns the address of the site: its first instruction, or, on x86_64, its only one.
+fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampoline: u64) -> Result<u64> {
+    let toc = machine == EM_PPC64 && image.word(entry)? >> 16 == u32::from(POWERPC64_TOC);
+    let site = if toc { entry + 8 } else { entry };
+    let slot = match machine {
+        EM_ARM => site + 16,
+        _ => entry - 8,
+    };
+    ensure!(
+        slot.is_multiple_of(form.word) && site.is_multiple_of(4),
+        "it is misaligned: {site:#x}"
+    );
+    let found = image.at(site, form.made.len() as u64)?;
+    ensure!(*found == *form.made, "it has other instructions: {found:02x?}");
+    match machine {
+        EM_AARCH64 => image.write(site, ARM64_KEEP)?,
+        EM_PPC64 => image.write(site, POWERPC64_KEEP)?,
+        EM_ARM => {
+            // The second of the pipeline's instructions behind the call is where distances begin.
+            let distance = (trampoline.wrapping_sub(site + 16) as u32) >> 2 & 0xff_ffff;
+            image.write(site + 4, ARM_KEEP)?;
+            image.write(site + 8, ARM_CALL | distance)?;
+            image.write(site + 12, ARM_PASS)?;
+        }
+        _ => {}
+    }
+    Ok(site)
+}
