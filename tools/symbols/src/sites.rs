@@ -12,14 +12,16 @@ use goblin::elf::header::{EM_AARCH64, EM_ARM, EM_PPC64, EM_X86_64};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What must not be traced, because the tracer is made of it: paths of functions begin so.
-const TRACER: [&str; 6] = [
+/// What must not be traced, because the tracer is made of it: paths of functions begin so. The last are the
+/// compiler's own, between the allocator and its users, which it does not align.
+const TRACER: [&str; 7] = [
     "limen_kernel::arch::imp::sites::",
     "limen_kernel::arch::site_table::",
     "limen_kernel::ftrace::",
     "limen_kernel::tracing::",
     "limen_ring_buffer::",
     "limen_trace_",
+    "__rustc::",
 ];
 /// What copies and fills memory: the compiler makes calls of it anywhere. Names begin so.
 const MEMORY: [&str; 3] = ["mem", "bcmp", "__aeabi_mem"];
