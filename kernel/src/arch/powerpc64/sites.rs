@@ -100,9 +100,9 @@ pub fn is_trampoline(ip: usize) -> bool {
     (&raw const trace_entry as usize..&raw const trace_entry_end as usize).contains(&ip)
 }
 
-/// Where that code's frame has the return address of the function's caller, from the frame's address on, in
+/// Where that code's frame has the return address of the function's caller, from the function's frame on, in
 /// words: a backtrace finds only the one in the function.
-pub const PARENT: isize = ((LEAST + offset_of!(Entry, parent)) / size_of::<usize>()) as isize;
+pub const PARENT: isize = -(((FRAME - LEAST - offset_of!(Entry, parent)) / size_of::<usize>()) as isize);
 
 // `trace_entry` is called by a site: LR is where the function goes on, r0 where it returns to. Preemption is
 // off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
@@ -149,9 +149,10 @@ trace_entry_back:
     lwz     10, {work}(9)
     andi.   10, 10, {need_resched}
     bne     2f
-1:  ld      11, {next}(1)
+// A function that runs instead begins at its global entry, and wants its address in r12.
+1:  ld      12, {next}(1)
     ld      0, {parent}(1)
-    mtctr   11
+    mtctr   12
     mtlr    0
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7
     ld      3 + \n, {args} + 8 * \n(1)
