@@ -46,28 +46,34 @@ struct Form {
     entry: u64,
     /// What the compiler puts there.
     made: &'static [u8],
+    /// ... and into the slot, once or repeated.
+    filler: &'static [u8],
 }
 
 const X86_64: Form = Form {
     word: 8,
     entry: 8,
     made: &[0x0f, 0x1f, 0x44, 0, 8],
+    filler: &[0x90],
 };
 const ARM64: Form = Form {
     word: 8,
     entry: 8,
     made: &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5],
+    filler: &[0x1f, 0x20, 0x03, 0xd5],
 };
 /// `b .+28`, `nop`.
 const ARM: Form = Form {
     word: 4,
     entry: 0,
     made: &[0x05, 0, 0, 0xea, 0, 0xf0, 0x20, 0xe3],
+    filler: &[0, 0xf0, 0x20, 0xe3],
 };
 const POWERPC64: Form = Form {
     word: 8,
     entry: 8,
     made: &[0, 0, 0, 0x60, 0, 0, 0, 0x60],
+    filler: &[0, 0, 0, 0x60],
 };
 
 /// `mov x9, x30`.
@@ -205,7 +211,8 @@ fn is_of_tracer(name: &str) -> bool {
 }
 
 /// Checks the site of the function whose first instruction is at `entry` and writes what stays the same.
-/// Returns the address of the site: its first instruction, or, on x86_64, its only one.
+/// Returns the address of the site, that of its first instruction; one more on powerpc64 if the slot is as much
+/// farther away as the function's table of contents needs.
 fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampoline: u64) -> Result<u64> {
     let toc = machine == EM_PPC64 && image.word(entry)? >> 16 == u32::from(POWERPC64_TOC);
     let site = if toc { entry + 8 } else { entry };
@@ -216,6 +223,12 @@ fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampol
     ensure!(
         slot.is_multiple_of(form.word) && site.is_multiple_of(4),
         "it is misaligned: {site:#x}"
+    );
+    // Nothing but what the compiler put there.
+    let found = image.at(slot, if machine == EM_ARM { 4 } else { 8 })?;
+    ensure!(
+        found.chunks(form.filler.len()).all(|piece| *piece == *form.filler),
+        "its slot has other instructions: {found:02x?}"
     );
     let found = image.at(site, form.made.len() as u64)?;
     ensure!(*found == *form.made, "it has other instructions: {found:02x?}");
@@ -231,5 +244,5 @@ fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampol
         }
         _ => {}
     }
-    Ok(site)
+    Ok(site | u64::from(toc))
 }
