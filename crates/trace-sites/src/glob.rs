@@ -1,6 +1,6 @@
 //! Patterns of function names: `*` any text, `?` any byte, `[a-z]` and `[!a-z]` one of those or one of the
-//! others, `\` the next byte as it is. A `[` without its `]` is an ordinary byte. Most patterns have a `*` only
-//! at their ends, and are compared without any search for the right split.
+//! others, `\` the next byte as it is. A `[` without its `]` is an ordinary byte. Most patterns have a `*`
+//! only at their ends, and are compared without any search for the right split.
 //!
 //! Time is at worst the product of the two lengths: a `*` takes as little as it can, and only the last one
 //! is ever reconsidered, since one that came before cannot find a better place than its first.

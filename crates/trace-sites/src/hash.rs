@@ -66,8 +66,8 @@ impl Hash {
         &self.sites
     }
 
-    /// Puts sites in or takes them away. If no site matches, and a module is asked for that is not loaded, the
-    /// pattern waits for it.
+    /// Puts sites in or takes them away. If no site matches, and a module is asked for that is not loaded,
+    /// the pattern waits for it.
     ///
     /// # Errors
     /// [`Error::Invalid`]: nothing matches.

@@ -102,7 +102,8 @@ impl Pids {
     /// truncated when it is opened begins with none.)
     ///
     /// # Errors
-    /// [`Error::Invalid`]: a word is no number, or too long. [`Error::Permission`]: no process has the number.
+    /// [`Error::Invalid`]: a word is no number, or too long. [`Error::Permission`]: no process can have the
+    /// number.
     pub fn with(&self, mut text: &[u8]) -> Result<Self, Error> {
         let mut pids = self.try_clone()?;
         let mut tokens = Tokens::new(WORD_BOUND);
