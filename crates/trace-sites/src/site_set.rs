@@ -28,6 +28,17 @@ pub(crate) fn sites_of<W: Iterator<Item = u64>>(words: W) -> Sites<W> {
     }
 }
 
+/// The sites that `bits` has, of which the first is 64 × `index`.
+pub(crate) fn sites_of_word(index: usize, bits: u64) -> Sites<core::iter::Empty<u64>> {
+    let base = index as u32 * 64;
+    Sites {
+        words: core::iter::empty(),
+        bits,
+        base,
+        next: base,
+    }
+}
+
 impl<W: Iterator<Item = u64>> Iterator for Sites<W> {
     type Item = Site;
 

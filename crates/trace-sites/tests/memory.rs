@@ -2,11 +2,9 @@
 //! if it had not been tried.
 
 mod common;
-#[path = "common/engine.rs"]
-mod engine;
 
+use common::engine::{Engine, Op, Wanted};
 use common::{Table, apply, listed};
-use engine::{Engine, Op, Wanted};
 use limen_trace_sites::filter::{Filter, Which};
 use limen_trace_sites::pids::{PidFilter, Pids};
 use limen_trace_sites::profile::Profile;

@@ -2,10 +2,8 @@
 //! one by one, must be all that happens. Registries with faults must be found out.
 
 mod common;
-#[path = "common/engine.rs"]
-mod engine;
 
-use engine::{Changed, Engine, Fault, Op, Wanted};
+use common::engine::{Changed, Engine, Fault, Op, Wanted};
 use limen_trace_sites::sets::{Branch, Kind};
 use limen_trace_sites::{Error, Site};
 use proptest::prelude::*;

@@ -1,6 +1,7 @@
 //! All registered tracers, and who traces which site.
 
 mod plan;
+mod planning;
 mod slot;
 mod steps;
 
@@ -160,6 +161,7 @@ impl<O: Copy + Eq> Registry<O> {
         View {
             records: &self.records,
             instead: None,
+            without: None,
         }
     }
     /// When the tracer was registered. One that is not yet comes last.

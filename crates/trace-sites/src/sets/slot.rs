@@ -22,6 +22,17 @@ impl Held {
             Self::Many(many) => many,
         }
     }
+    /// Removes a tracer. Allocates nothing.
+    pub(super) fn remove(&mut self, index: u32) {
+        let Self::Many(many) = self else {
+            *self = Self::None;
+            return;
+        };
+        many.retain(|&member| member != index);
+        if let [one] = many[..] {
+            *self = Self::One(one);
+        }
+    }
     /// `len` tracers.
     pub(super) fn collect(members: impl Iterator<Item = u32>, len: usize) -> Result<Self, Error> {
         let mut members = members;
@@ -41,6 +52,8 @@ pub(super) struct View<'a, O> {
     pub(super) records: &'a [Option<Record<O>>],
     /// What one of them means after a plan.
     pub(super) instead: Option<(u32, O, Kind)>,
+    /// One that is removed by a plan.
+    pub(super) without: Option<u32>,
 }
 
 impl<O: Copy> Clone for View<'_, O> {
@@ -53,6 +66,9 @@ impl<O: Copy> Copy for View<'_, O> {}
 
 impl<O: Copy> View<'_, O> {
     fn get(&self, index: u32) -> Option<(O, Kind)> {
+        if self.without == Some(index) {
+            return None;
+        }
         if let Some((other, ops, kind)) = self.instead
             && other == index
         {
@@ -99,25 +115,25 @@ pub struct Flags {
 }
 
 impl<'a, O: Copy> Tracers<'a, O> {
-    fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
-        self.members
-            .iter()
-            .filter_map(|&index| Some(self.view.get(index)?.1))
+    fn known(&self) -> impl Iterator<Item = (O, Kind)> + use<'a, O> {
+        let view = self.view;
+        self.members.iter().filter_map(move |&index| view.get(index))
     }
     /// Their handles.
     pub fn iter(&self) -> impl Iterator<Item = O> + use<'a, O> {
-        let view = self.view;
-        self.members
-            .iter()
-            .filter_map(move |&index| Some(view.get(index)?.0))
+        self.known().map(|(ops, _)| ops)
     }
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.members.len()
+        let removed = |&&index: &&u32| self.view.without == Some(index);
+        match self.view.without {
+            Some(_) => self.members.len() - self.members.iter().filter(removed).count(),
+            None => self.members.len(),
+        }
     }
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.len() == 0
     }
     /// What the slot must hold.
     pub fn slot(&self) -> Slot<'a, O> {
@@ -143,7 +159,7 @@ impl<'a, O: Copy> Tracers<'a, O> {
             count: self.len(),
             ..Flags::default()
         };
-        for kind in self.kinds() {
+        for (_, kind) in self.known() {
             flags.regs |= kind.needs_regs();
             flags.ip_modify |= kind.ip_modify;
             flags.direct = flags.direct.or(kind.direct);

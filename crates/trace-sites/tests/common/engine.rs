@@ -136,26 +136,23 @@ fn changed(plan: &Plan<'_, u32>) -> Vec<Changed> {
         .collect()
 }
 
-fn list(sites: &BTreeSet<u32>) -> Vec<Site> {
-    sites.iter().map(|&site| Site(site)).collect()
-}
-
 /// What an operation gives to the registry.
 enum Input {
     Nothing,
     Set(Effective),
-    Sites(Vec<Site>, Vec<Site>),
+    Loaded(Vec<(Site, bool)>),
+    Unloaded(Vec<Site>),
 }
 
 impl Input {
     fn new(op: &Op) -> Self {
         match op {
             Op::Add(_, _, wanted) | Op::Change(_, wanted) => Self::Set(wanted.effective()),
-            Op::Load(all, barred) => {
-                let free = all.difference(barred).copied().collect();
-                Self::Sites(list(&free), list(barred))
+            Op::Load(sites, barred) => {
+                let sites = sites.iter().map(|site| (Site(*site), !barred.contains(site)));
+                Self::Loaded(sites.collect())
             }
-            Op::Unload(sites) => Self::Sites(list(sites), Vec::new()),
+            Op::Unload(sites) => Self::Unloaded(sites.iter().map(|&site| Site(site)).collect()),
             _ => Self::Nothing,
         }
     }
@@ -202,20 +199,20 @@ impl Engine {
     pub fn apply_aside(&mut self, op: &Op, aside: fn(&mut dyn FnMut())) -> Result<Vec<Changed>, Error> {
         let mut input = None;
         aside(&mut || input = Some(Input::new(op)));
-        let Some(input) = input else { unreachable!() };
+        let Some(input) = &mut input else { unreachable!() };
         let tracer = |at: &usize| self.tracers.get(*at).copied().ok_or(Error::Invalid);
+        let take = |set: &mut Effective| std::mem::replace(set, Effective::Only(SiteSet::new()));
         let plan = match (op, input) {
-            (Op::Add(ops, kind, _), Input::Set(set)) => self.registry.plan_add(*ops, *kind, set)?,
-            (Op::Change(at, _), Input::Set(set)) => self.registry.plan_change(tracer(at)?, set)?,
+            (Op::Add(ops, kind, _), Input::Set(set)) => self.registry.plan_add(*ops, *kind, take(set))?,
+            (Op::Change(at, _), Input::Set(set)) => self.registry.plan_change(tracer(at)?, take(set))?,
             (Op::Kind(at, kind), _) => self.registry.plan_kind(tracer(at)?, *kind)?,
             (Op::Remove(at), _) => self.registry.plan_remove(tracer(at)?)?,
-            (Op::Load(..), Input::Sites(free, barred)) => self.registry.plan_load(&free, &barred)?,
-            (Op::Unload(_), Input::Sites(sites, _)) => self.registry.plan_unload(&sites)?,
+            (_, Input::Loaded(sites)) => self.registry.plan_load(sites)?,
+            (_, Input::Unloaded(sites)) => self.registry.plan_unload(sites)?,
             _ => unreachable!("it is numbered before"),
         };
         let mut changes = Vec::new();
         aside(&mut || changes = changed(&plan));
-        assert_eq!((plan.len(), plan.is_empty()), (changes.len(), changes.is_empty()));
         let added = plan.tracer();
         plan.commit();
         match op {

@@ -1,6 +1,8 @@
-//! A table of names.
+//! What several tests need: a table of names, a registry that is driven by operations.
 
 #![allow(dead_code, reason = "each test uses a part")]
+
+pub mod engine;
 
 use limen_trace_sites::command::{self, Command, File};
 use limen_trace_sites::filter::Filter;
