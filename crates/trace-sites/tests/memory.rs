@@ -174,9 +174,45 @@ fn registry() {
             engine
         };
         let act = |engine: &mut Engine| engine.apply_aside(&steps[at], aside);
-        allocations += fail_everywhere(fresh, |engine: &Engine| show(&engine.registry), act);
+        let needed = fail_everywhere(fresh, |engine: &Engine| show(&engine.registry), act);
+        // What has to end can end.
+        let ends = matches!(steps[at], Op::Remove(_) | Op::Unload(_) | Op::Kind(..));
+        assert!(!ends || needed == 0, "{:?} needs memory", steps[at]);
+        allocations += needed;
     }
     assert!(allocations > 300, "{allocations}");
+}
+
+/// A tracer takes no more memory for tracers of other functions.
+#[test]
+fn irrelevant_tracers_cost_nothing() {
+    let needed = |irrelevant: u32| {
+        let fresh = || {
+            let mut engine = Engine::new(None);
+            engine.apply(&Op::Load(sites(0..64), BTreeSet::new())).unwrap();
+            for ops in 0..=irrelevant {
+                engine
+                    .apply(&Op::Add(ops, Kind::default(), wanted(false, 10..64)))
+                    .unwrap();
+            }
+            // So that the table of tracers need not grow.
+            engine.apply(&Op::Remove(0)).unwrap();
+            engine
+                .apply(&Op::Add(1000, Kind::default(), wanted(false, 0..5)))
+                .unwrap();
+            engine.apply(&Op::Remove(irrelevant as usize)).unwrap();
+            engine
+        };
+        let add = Op::Add(2000, Kind::default(), wanted(false, 0..10));
+        fail_everywhere(
+            fresh,
+            |engine| show(&engine.registry),
+            |engine: &mut Engine| engine.apply_aside(&add, aside),
+        )
+    };
+    let alone = needed(0);
+    assert!(alone > 0);
+    assert_eq!([1, 2, 10, 100].map(needed), [alone; 4]);
 }
 
 #[test]
