@@ -46,18 +46,21 @@
 //!
 //! With S sites, of which s change, k tracers of a changed site, and n tracers in all:
 //!
-//! | operation | time | memory while it lasts |
+//! | operation | time | memory |
 //! |---|---|---|
 //! | who traces a site ([`Registry::tracers`](sets::Registry::tracers)) | O(1) | - |
-//! | add, change, remove a tracer | O(S/64) words + s × O(k) | s × (32 bytes, and 4 k) |
-//! | a module is loaded | its sites × the tracers that trace everything | the same |
-//! | a module is unloaded | its sites × (k + the tracers that trace everything) | the same |
-//! | a pattern is applied to a filter | S × (length of name × length of pattern) at worst | S/8 bytes |
-//! | is a process traced | O(log (list / 512)) | - |
+//! | add or change a tracer | S/64 words, and s × O(k) | S/8 bytes, and s × (32 + 4 k) while it lasts |
+//! | remove a tracer | the same | - |
+//! | load a module | its sites × the tracers that trace everything | as much while it lasts |
+//! | unload a module | its sites × (k + the tracers that trace everything) | - |
+//! | apply a pattern to a filter | S × length of name × length of pattern, at worst | S/8 bytes |
+//! | whether a process is traced | O(log of the list / 512) | - |
 //!
-//! The O(S/64) is one pass over a bitset: 38 words for a kernel of 2,400 functions. n occurs nowhere: a
-//! tracer of other functions costs nothing, neither when this one is called nor when its tracers change. A
-//! site without tracers takes 32 bytes, each tracer S/8.
+//! The S/64 is one pass over a bitset: 38 words for a kernel of 2,400 functions. n occurs nowhere: a tracer
+//! of other functions costs nothing, neither when this one is called nor when its tracers change. A site
+//! takes 32 bytes, and 4 more for each tracer where there are several.
+//!
+//! What has to end can end: removing a tracer and unloading a module need no memory.
 
 #![no_std]
 #![forbid(unsafe_code)]

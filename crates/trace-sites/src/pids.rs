@@ -98,22 +98,35 @@ impl Pids {
                 .map(move |bit| chunk.number * CHUNK + bit)
         })
     }
-    /// The set that one write of `text` makes of this one: the numbers in `text` are added. (A file that is
-    /// truncated when it is opened begins with none.)
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]: a word is no number, or too long. [`Error::Permission`]: no process can have the
-    /// number.
-    pub fn with(&self, mut text: &[u8]) -> Result<Self, Error> {
-        let mut pids = self.try_clone()?;
-        let mut tokens = Tokens::new(WORD_BOUND);
-        while let Some(word) = tokens.next(&mut text)? {
-            pids.insert(parse(word)?)?;
+}
+
+/// What one write of `text` makes of a list: its numbers are added. (A file that is truncated when it is
+/// opened begins without a list.) `None`: there is still no number.
+///
+/// # Errors
+/// [`Error::Invalid`]: a word is no number, or too long. [`Error::Permission`]: no process can have the
+/// number.
+pub fn written(list: Option<&Pids>, mut text: &[u8]) -> Result<Option<Pids>, Error> {
+    let mut pids = list.map_or(Ok(Pids::new()), Pids::try_clone)?;
+    let mut tokens = Tokens::new(WORD_BOUND);
+    while let Some(word) = tokens.next(&mut text)? {
+        pids.insert(parse(word)?)?;
+    }
+    if let Some(word) = tokens.last() {
+        pids.insert(parse(word)?)?;
+    }
+    Ok((!pids.is_empty()).then_some(pids))
+}
+
+/// What the file shows of a list: a number a line.
+pub struct Shown<'a>(pub Option<&'a Pids>);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pids) => pids.iter().try_for_each(|pid| writeln!(f, "{pid}")),
+            None => f.write_str("no pid\n"),
         }
-        if let Some(word) = tokens.last() {
-            pids.insert(parse(word)?)?;
-        }
-        Ok(pids)
     }
 }
 
@@ -125,66 +138,63 @@ fn parse(word: &[u8]) -> Result<u32, Error> {
     }
 }
 
-/// As the file shows it: a number a line.
-impl fmt::Display for Pids {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            f.write_str("no pid\n")?;
-        }
-        self.iter().try_for_each(|pid| writeln!(f, "{pid}"))
-    }
-}
-
 /// Both lists of a tracer.
 #[derive(Debug, Default)]
 pub struct PidFilter {
-    /// Only these are traced; none: all.
-    pub only: Pids,
+    /// Only these are traced, if there is a list; if all of them have ended, none is.
+    pub only: Option<Pids>,
     /// These are not traced all the same.
-    pub not: Pids,
+    pub not: Option<Pids>,
 }
 
 impl PidFilter {
     /// Whether the process `pid` is traced. Allocates nothing.
     #[inline]
     pub fn traces(&self, pid: u32) -> bool {
-        (self.only.is_empty() || self.only.contains(pid)) && !self.not.contains(pid)
+        self.only.as_ref().is_none_or(|list| list.contains(pid))
+            && !self.not.as_ref().is_some_and(|list| list.contains(pid))
     }
     /// `parent` has forked `child`: with the option `function-fork` children are in the lists that their
     /// parents are in. If memory runs out the child is in neither.
     pub fn forked(&mut self, parent: u32, child: u32) -> Result<(), Error> {
-        if self.only.contains(parent) {
-            self.only.insert(child)?;
+        let follow = |list: &mut Option<Pids>| match list {
+            Some(list) if list.contains(parent) => list.insert(child),
+            _ => Ok(()),
+        };
+        let done = follow(&mut self.only).and_then(|()| follow(&mut self.not));
+        if done.is_err() {
+            self.exited(child);
         }
-        if self.not.contains(parent)
-            && let Err(error) = self.not.insert(child)
-        {
-            self.only.remove(child);
-            return Err(error);
-        }
-        Ok(())
+        done
     }
     /// `pid` has ended: with the option `function-fork` its number leaves the lists, since it will be
-    /// another's. (A list of which all have ended traces everything, as in Linux.)
+    /// another's.
     pub fn exited(&mut self, pid: u32) {
-        self.only.remove(pid);
-        self.not.remove(pid);
+        for list in [&mut self.only, &mut self.not].into_iter().flatten() {
+            list.remove(pid);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
-    use alloc::vec::Vec;
+    use alloc::string::{String, ToString};
+
+    fn list(text: &str) -> Option<Pids> {
+        written(None, text.as_bytes()).unwrap()
+    }
+    fn shown(list: &Option<Pids>) -> String {
+        Shown(list.as_ref()).to_string()
+    }
 
     #[test]
     fn written_and_read() {
-        let pids = Pids::new().with(b"30 0x10\n1 1073741823").unwrap();
-        assert_eq!(pids.to_string(), "1\n16\n30\n1073741823\n");
-        let more = pids.with(b" 512 ").unwrap();
-        assert_eq!(more.iter().collect::<Vec<_>>(), [1, 16, 30, 512, 1073741823]);
-        assert_eq!(Pids::new().with(b" \n").unwrap().to_string(), "no pid\n");
+        let pids = list("30 0x10\n1 1073741823");
+        assert_eq!(shown(&pids), "1\n16\n30\n1073741823\n");
+        let more = written(pids.as_ref(), b" 512 ").unwrap();
+        assert_eq!(shown(&more), "1\n16\n30\n512\n1073741823\n");
+        assert_eq!(shown(&list(" \n")), "no pid\n");
     }
 
     #[test]
@@ -196,7 +206,7 @@ mod tests {
             (b"1073741824", Error::Permission),
             (&[b'1'; 128], Error::Invalid),
         ] {
-            assert_eq!(Pids::new().with(text).unwrap_err(), error, "{text:?}");
+            assert_eq!(written(None, text).unwrap_err(), error, "{text:?}");
         }
     }
 
@@ -204,8 +214,8 @@ mod tests {
     fn children() {
         let mut filter = PidFilter::default();
         assert!(filter.traces(5));
-        filter.only = Pids::new().with(b"1 2").unwrap();
-        filter.not = Pids::new().with(b"2").unwrap();
+        filter.only = list("1 2");
+        filter.not = list("2");
         assert_eq!([1, 2, 3].map(|pid| filter.traces(pid)), [true, false, false]);
         filter.forked(1, 600).unwrap();
         filter.forked(2, 700).unwrap();
@@ -214,10 +224,14 @@ mod tests {
             [600, 700, 800].map(|pid| filter.traces(pid)),
             [true, false, false]
         );
-        assert!(filter.not.contains(700) && !filter.only.contains(800));
-        filter.exited(600);
-        assert!(!filter.traces(600));
-        assert_eq!(filter.only.chunks.len(), 2);
+        assert_eq!(
+            (shown(&filter.only), shown(&filter.not)),
+            ("1\n2\n600\n700\n".into(), "2\n700\n".into())
+        );
+        [1, 2, 600, 700].iter().for_each(|&pid| filter.exited(pid));
+        // A list of which all have ended is still one.
+        assert!(!filter.traces(1) && !filter.traces(5));
+        assert_eq!(shown(&filter.only), "");
     }
 
     proptest::proptest! {

@@ -6,7 +6,7 @@ mod common;
 use common::engine::{Engine, Op, Wanted};
 use common::{Table, apply, listed};
 use limen_trace_sites::filter::{Filter, Which};
-use limen_trace_sites::pids::{PidFilter, Pids};
+use limen_trace_sites::pids::{PidFilter, Pids, Shown, written};
 use limen_trace_sites::profile::Profile;
 use limen_trace_sites::sets::{Kind, Registry};
 use limen_trace_sites::tokens::Tokens;
@@ -263,13 +263,14 @@ fn filters() {
 
 #[test]
 fn the_others() {
-    let pids = |text: &str| Pids::new().with(text.as_bytes()).unwrap();
+    let pids = |text: &str| written(None, text.as_bytes()).unwrap();
+    let list = |list: &Option<Pids>| Shown(list.as_ref()).to_string();
     let mut allocations = 0;
     allocations += fail_everywhere(
         || pids("1 600"),
-        Pids::to_string,
+        list,
         |list| {
-            *list = list.with(b"2 5000 9000 70000 80000 90000")?;
+            *list = written(list.as_ref(), b"2 5000 9000 70000 80000 90000")?;
             Ok(())
         },
     );
@@ -277,7 +278,7 @@ fn the_others() {
         only: pids("1"),
         not: pids("1 600 1200 1800"),
     };
-    let shown = |filter: &PidFilter| format!("{}/{}", filter.only, filter.not);
+    let shown = |filter: &PidFilter| format!("{}/{}", list(&filter.only), list(&filter.not));
     allocations += fail_everywhere(both, shown, |filter| filter.forked(1, 9000));
     let shown = |profile: &Profile| format!("{:?}", profile.total(Site(1)));
     allocations += fail_everywhere(|| Profile::new(2).unwrap(), shown, |profile| profile.grow(50));

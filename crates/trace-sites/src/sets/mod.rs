@@ -22,8 +22,8 @@ pub struct Kind {
     /// It may change where the function goes on, for which it needs all registers. A site has at most one
     /// such tracer.
     pub ip_modify: bool,
-    /// It is this function, which is called instead of a trampoline where no one else traces. A site has at
-    /// most one.
+    /// It is this function, which is called instead of a trampoline where no one else traces; where others
+    /// do, the trampoline goes on to it behind them. A site has at most one.
     pub direct: Option<usize>,
 }
 
@@ -60,6 +60,9 @@ struct State {
     /// It has had a tracer that changes where the function goes, or is called directly.
     modified: bool,
 }
+
+// There is one for each function.
+const _: () = assert!(size_of::<State>() <= 32);
 
 /// All registered tracers. `O` is what the kernel knows a tracer by.
 ///

@@ -66,8 +66,8 @@ impl<O: Copy + Eq> Registry<O> {
             operation: Operation::Set(tracer.0, set, changes),
         })
     }
-    /// Plans that a tracer needs something else of its sites: another function that is called directly. Needs
-    /// no memory.
+    /// Plans that a tracer needs something else of its sites: another function that is called directly.
+    /// Needs no memory.
     ///
     /// # Errors
     /// As [`Registry::plan_change`].
@@ -93,8 +93,8 @@ impl<O: Copy + Eq> Registry<O> {
             operation: Operation::Remove(tracer.0),
         })
     }
-    /// Plans that the sites `sites` come to be, each with whether it may be traced. They are traced by whoever
-    /// traces everything.
+    /// Plans that the sites `sites` come to be, each with whether it may be traced. They are traced by
+    /// whoever traces everything.
     ///
     /// # Errors
     /// [`Error::Invalid`]: such a site exists, or they are not in order.
