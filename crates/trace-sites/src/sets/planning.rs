@@ -81,8 +81,8 @@ impl<O: Copy + Eq> Registry<O> {
             operation: Operation::Kind(tracer.0, kind),
         })
     }
-    /// Plans to remove a tracer. Needs no memory; a kernel that has none for a shorter vector can put ops that
-    /// do nothing in the place of those that go.
+    /// Plans to remove a tracer. Needs no memory; a kernel that has none for a shorter vector can put ops
+    /// that do nothing in the place of those that go.
     ///
     /// # Errors
     /// [`Error::Invalid`]: it is not registered.
