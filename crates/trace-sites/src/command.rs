@@ -1,6 +1,7 @@
 //! One word of `set_ftrace_filter`, `set_ftrace_notrace`, `set_graph_function` or `set_graph_notrace`:
 //!
-//! * `PATTERN`, or the number of a line of `available_filter_functions`
+//! * `PATTERN`, or the number of a line of `available_filter_functions` (not for the graph, where what is taken
+//!   away must also be there)
 //! * `PATTERN:mod:MODULE`; without the pattern all functions of the module; `!` before the module means all
 //!   but it, `*` all modules
 //! * `PATTERN:COMMAND[:COUNT]`: a [`Probe`], only in `set_ftrace_filter`
@@ -60,6 +61,8 @@ pub(crate) enum Pattern<'a> {
 pub struct Select<'a> {
     /// They are taken away.
     pub remove: bool,
+    /// Only what is in the set can be taken away.
+    pub(crate) strict: bool,
     /// Their names.
     pub functions: Functions<'a>,
     /// The modules that they are in. `None`: no matter.
@@ -101,9 +104,9 @@ pub enum Action<'a> {
     Snapshot,
     /// A stack trace is recorded.
     Stacktrace,
-    /// The buffers of all CPUs are written to the log.
+    /// The buffers of all CPUs are written to the log, once.
     Dump,
-    /// The buffer of this CPU is written to the log.
+    /// The buffer of this CPU is written to the log, once.
     Cpudump,
     /// An event is switched.
     Event {
@@ -141,9 +144,14 @@ impl<'a> Functions<'a> {
     /// The functions that `text` names: a number if it begins with a digit, otherwise a pattern.
     pub fn new(text: &'a [u8]) -> Self {
         let pattern = match text.first() {
-            Some(b'0'..=b'9') => Pattern::Line(number::parse(text).ok().and_then(|line| line.checked_sub(1))),
+            Some(b'0'..=b'9') => Pattern::Line(number::prefix(text).and_then(|line| line.checked_sub(1))),
             _ => Pattern::Names(Glob::new(text)),
         };
+        Self { text, pattern }
+    }
+    /// The same, where numbers mean nothing.
+    fn by_name(text: &'a [u8]) -> Self {
+        let pattern = Pattern::Names(Glob::new(text));
         Self { text, pattern }
     }
     /// Whether a function of this name is meant. Those that are named by a number are not known by name.
@@ -189,29 +197,25 @@ impl Select<'_> {
 /// [`Error::Invalid`]: it is none. [`Error::Range`]: its count is too large.
 pub fn parse(word: &[u8], file: File) -> Result<Command<'_>, Error> {
     let (remove, word) = word.strip_prefix(b"!").map_or((false, word), |rest| (true, rest));
-    let plain = |functions| {
+    let select = |functions, module| {
         Command::Select(Select {
             remove,
+            strict: file == File::Graph,
             functions,
-            module: None,
+            module,
         })
     };
     if file == File::Graph {
-        return Ok(plain(Functions::new(word)));
+        return Ok(select(Functions::by_name(word), None));
     }
     let (functions, rest) = split_name(word);
     let functions = Functions::new(functions);
     let Some(rest) = rest else {
-        return Ok(plain(functions));
+        return Ok(select(functions, None));
     };
     let (name, parameter) = split(rest);
     if name == b"mod" {
-        let module = Some(Module::new(parameter.ok_or(Error::Invalid)?));
-        return Ok(Command::Select(Select {
-            remove,
-            functions,
-            module,
-        }));
+        return Ok(select(functions, parameter.map(Module::new)));
     }
     // Only the filter has probes.
     if file == File::Notrace {
@@ -245,9 +249,16 @@ fn probe<'a>(name: &[u8], parameter: Option<&'a [u8]>, remove: bool) -> Result<P
         }
         _ => return Err(Error::Invalid),
     };
-    // Of the dumps there is one kind, whether they are counted or not.
-    let counted = count.is_some() && !matches!(action, Action::Dump | Action::Cpudump);
+    if matches!(action, Action::Dump | Action::Cpudump) {
+        // They happen once, whatever is asked for.
+        return Ok(Probe {
+            action,
+            counted: false,
+            count: 1,
+        });
+    }
     let number = count.map_or(&[][..], |count| split(count).0);
+    let counted = count.is_some();
     // Which probe is taken away does not depend on the number, so it is not looked at.
     let count = if number.is_empty() || remove {
         UNLIMITED
@@ -261,7 +272,7 @@ fn probe<'a>(name: &[u8], parameter: Option<&'a [u8]>, remove: bool) -> Result<P
     })
 }
 
-/// As `set_ftrace_filter` shows it behind the function's name: `traceoff:count=3`, `dump:unlimited`.
+/// As `set_ftrace_filter` shows it behind the function's name: `traceoff:count=3`, `traceon:unlimited`.
 impl fmt::Display for Probe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.action {
@@ -284,6 +295,8 @@ impl fmt::Display for Probe<'_> {
         }
         match self.count {
             UNLIMITED => f.write_str(":unlimited"),
+            // As in Linux, which does not look at its count.
+            _ if self.action == Action::Cpudump => f.write_str(":unlimited"),
             // Linux shows it as a signed number.
             count => write!(f, ":count={}", count.cast_signed()),
         }

@@ -92,7 +92,7 @@ impl Hash {
             }
         }
     }
-    /// Whether a site matches.
+    /// Whether a site matches, and can be put in or taken away.
     fn choose(&mut self, names: &impl Names, select: &Select<'_>) -> Result<bool, Error> {
         if !select.remove {
             self.sites.reserve(names.bound())?;
@@ -101,12 +101,11 @@ impl Hash {
         let mut found = false;
         for (line, (site, name)) in names.named().enumerate() {
             if select.matches(name, line) {
-                found = true;
-                if select.remove {
-                    self.sites.remove(site)
-                } else {
-                    self.sites.put(site)
-                };
+                let there = select.remove && self.sites.remove(site);
+                found |= there || !(select.remove && select.strict);
+                if !select.remove {
+                    self.sites.put(site);
+                }
                 if by_number {
                     break;
                 }
@@ -142,6 +141,7 @@ impl Hash {
             let functions = Functions::new(&one.functions);
             let select = Select {
                 remove: false,
+                strict: false,
                 functions,
                 module: Some(Module::new(&one.module)),
             };

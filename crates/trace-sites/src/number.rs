@@ -2,17 +2,32 @@
 
 use crate::Error;
 
+/// The digits that `text` begins with, without what says their radix, and that radix.
+fn digits(text: &[u8]) -> (&[u8], u32) {
+    match text {
+        [b'0', b'x' | b'X', rest @ ..] if rest.first().is_some_and(u8::is_ascii_hexdigit) => (rest, 16),
+        [b'0', ..] => (text, 8),
+        _ => (text, 10),
+    }
+}
+
+/// The number that `text` begins with, whatever follows; 0 if there is none. `None`: it has more than a word.
+pub(crate) fn prefix(text: &[u8]) -> Option<usize> {
+    let (digits, radix) = digits(text);
+    let mut digits = digits
+        .iter()
+        .map_while(|&digit| char::from(digit).to_digit(radix));
+    digits.try_fold(0_usize, |value, digit| {
+        value.checked_mul(radix as usize)?.checked_add(digit as usize)
+    })
+}
+
 /// The number that `text` is.
 ///
 /// # Errors
 /// [`Error::Invalid`]: it is none. [`Error::Range`]: it has more than a word.
 pub(crate) fn parse(text: &[u8]) -> Result<usize, Error> {
-    let digits = text.strip_prefix(b"+").unwrap_or(text);
-    let (radix, digits) = match digits {
-        [b'0', b'x' | b'X', rest @ ..] if rest.first().is_some_and(u8::is_ascii_hexdigit) => (16, rest),
-        [b'0', ..] => (8, digits),
-        _ => (10, digits),
-    };
+    let (digits, radix) = digits(text.strip_prefix(b"+").unwrap_or(text));
     if digits.is_empty() {
         return Err(Error::Invalid);
     }
@@ -30,7 +45,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<usize, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, prefix};
     use crate::Error;
 
     #[test]
@@ -44,5 +59,8 @@ mod tests {
             assert_eq!(parse(bad), Err(Error::Invalid), "{bad:?}");
         }
         assert_eq!(parse(b"99999999999999999999999"), Err(Error::Range));
+        let begins = [&b"12x"[..], b"08", b"0x1g", b"x", b"", b"0xg"];
+        assert_eq!(begins.map(prefix), [12, 0, 1, 0, 0, 0].map(Some));
+        assert_eq!(prefix(b"99999999999999999999999x"), None);
     }
 }

@@ -35,8 +35,8 @@ fn patterns() {
         assert!(!keep.remove && keep.module.is_none() && keep.functions.matches("schedule"));
         let drop = select("!sched*", file);
         assert!(drop.remove && drop.functions.matches("schedule") && !drop.functions.matches("do_sched"));
-        // Numbers are not names.
-        assert!(!select("12", file).functions.matches("12"));
+        // Numbers are lines, but for the graph.
+        assert_eq!(select("12", file).functions.matches("12"), file == File::Graph);
         assert!(
             select("core::fmt::write", file)
                 .functions
@@ -74,7 +74,9 @@ fn modules() {
         assert_eq!([Some("ext4"), None].map(|m| kernel.matches(m)), [false, true]);
         // A module whose name begins with a digit is one all the same.
         assert!(select(":mod:8021q", file).module.unwrap().matches(Some("8021q")));
-        assert_eq!(refused("open:mod", file), Error::Invalid);
+        // Without the last colon it says nothing.
+        let plain = select("open:mod", file);
+        assert!(plain.module.is_none() && plain.functions.matches("open"));
     }
 }
 
@@ -129,15 +131,17 @@ fn probes() {
             Error::Range
         );
     }
-    // There is one kind of dump.
-    assert_eq!(
-        probe("a:dump:3").2,
-        Probe {
+    // Dumps happen once.
+    for word in ["a:dump", "a:dump:3", "a:dump:x", "!a:dump"] {
+        let once = Probe {
             action: Action::Dump,
             counted: false,
-            count: 3
-        }
-    );
+            count: 1,
+        };
+        assert_eq!(probe(word).2, once);
+        assert_eq!(once.to_string(), "dump:count=1");
+    }
+    assert_eq!(probe("a:cpudump:3").2.to_string(), "cpudump:unlimited");
     assert_eq!(probe("a::b:cpudump").1, "a::b");
     let event = |enable| Action::Event {
         enable,

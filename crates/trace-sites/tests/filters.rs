@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Table, apply, listed};
+use limen_trace_sites::command;
 use limen_trace_sites::filter::{Effective, Filter, Which};
 use limen_trace_sites::hash::Hash;
 use limen_trace_sites::{Error, Site};
@@ -38,6 +39,8 @@ fn patterns() {
         (&["open:mod:*"], &[4, 6]),
         (&["*:mod:!ext4"], &[0, 1, 2, 3, 6]),
         (&["1", "5"], &[0, 4]),
+        (&["0x2", "3x"], &[1, 2]),
+        (&["schedule:mod"], &[0]),
         (&["open", "!5"], &[6]),
         (&["!open"], &[]),
     ] {
@@ -70,6 +73,29 @@ fn numbers_are_lines() {
     let mut hash = Hash::new();
     apply(&mut hash, &names, "2").unwrap();
     assert_eq!(sites(&hash), [2]);
+}
+
+#[test]
+fn graph() {
+    let (names, mut hash) = (table(), Hash::new());
+    let mut written = |word: &str| match command::parse(word.as_bytes(), command::File::Graph) {
+        Ok(command::Command::Select(select)) => {
+            let result = hash.apply(&names, &select);
+            (result.is_ok(), sites(&hash))
+        }
+        other => panic!("{other:?}"),
+    };
+    for (word, expected) in [
+        ("1", (false, &[][..])),
+        ("!schedule", (false, &[])),
+        ("sched*", (true, &[0, 1, 5])),
+        ("schedule", (true, &[0, 1, 5])),
+        ("!*tail", (true, &[0, 5])),
+        ("!*tail", (false, &[0, 5])),
+        ("open:mod:xfs", (false, &[0, 5])),
+    ] {
+        assert_eq!(written(word), (expected.0, expected.1.to_vec()), "{word}");
+    }
 }
 
 #[test]

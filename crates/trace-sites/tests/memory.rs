@@ -220,11 +220,11 @@ fn filters() {
     let functions = ["a0", "a1", "b0", "b1"].map(|name| Some((name, None)));
     let kernel = Table(functions.iter().cycle().take(100).copied().collect());
     let mut loaded = kernel.clone();
-    loaded.0.extend((0..100).map(|_| Some(("a_module", Some("m")))));
+    loaded.0.extend((0..1000).map(|_| Some(("a_module", Some("m")))));
     let shown = |filter: &Filter| {
         let lists = [Which::Filter, Which::Notrace].map(|which| listed(filter, which, &loaded));
         let effective = filter.effective().unwrap();
-        let traced = (0..200).filter(|&site| effective.contains(Site(site)));
+        let traced = (0..1100).filter(|&site| effective.contains(Site(site)));
         format!("{lists:?} {:?}", traced.collect::<Vec<_>>())
     };
     let with = |words: &[(Which, &str)]| {
