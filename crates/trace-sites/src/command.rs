@@ -1,7 +1,7 @@
 //! One word of `set_ftrace_filter`, `set_ftrace_notrace`, `set_graph_function` or `set_graph_notrace`:
 //!
-//! * `PATTERN`, or the number of a line of `available_filter_functions` (not for the graph, where what is taken
-//!   away must also be there)
+//! * `PATTERN`, or the number of a line of `available_filter_functions` (not for the graph, where what is
+//!   taken away must also be there)
 //! * `PATTERN:mod:MODULE`; without the pattern all functions of the module; `!` before the module means all
 //!   but it, `*` all modules
 //! * `PATTERN:COMMAND[:COUNT]`: a [`Probe`], only in `set_ftrace_filter`

@@ -20,7 +20,7 @@ fn ends(byte: u8) -> bool {
 }
 
 impl Tokens {
-    /// For words of at most `bound` bytes.
+    /// For words of at most `bound` bytes, which have to hold any function's name and a command.
     pub const fn new(bound: usize) -> Self {
         Self::make(bound, false)
     }
