@@ -3,6 +3,7 @@
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
 use super::tracers::{self, Tracer};
+use super::errors::Reports;
 use super::waiting::Waiting;
 use super::{names, read};
 use crate::arch::smp;
@@ -63,6 +64,7 @@ pub struct Instance {
     users: AtomicU32,
     /// The CPUs whose `trace_pipe` is open; all bits for the one of all.
     pub pipes: SpinLock<u64>,
+    pub(super) reports: Reports,
     lock: Mutex<Locked>,
 }
 
@@ -120,6 +122,7 @@ impl Instance {
             expanded: AtomicBool::new(false),
             users: AtomicU32::new(0),
             pipes: SpinLock::new(0),
+            reports: Reports::new(),
             lock: Mutex::new(Locked { tracer: tracers::NOP }),
         })
     }

@@ -8,11 +8,13 @@
 
 pub mod buffer;
 pub mod clock;
+mod errors;
 mod instance;
 pub mod marker;
 pub mod names;
 pub mod read;
 pub mod record;
+pub mod selftest;
 pub mod tracers;
 pub mod waiting;
 

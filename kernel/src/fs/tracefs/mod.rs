@@ -2,6 +2,7 @@
 //! `/sys/kernel/tracing`, and on its own under debugfs. `instance` is the directory of an instance; a room
 //! that traces adds its files there with [`register`]. `docs/tracing.md` lists them.
 
+mod errors;
 mod events;
 mod instance;
 mod marker;
@@ -17,7 +18,7 @@ mod trace;
 pub use instance::register;
 
 use crate::fs::dentry::Dentry;
-use crate::fs::pseudo::{self, Changes};
+use crate::fs::pseudo::{self, Changes, Node};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
 use crate::sync::Once;
@@ -141,13 +142,17 @@ impl Options {
     }
 }
 
-fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
-    let options = Options::parse(data)?;
+fn root() -> Result<&'static Shared<Dentry>, Errno> {
     let top = tracing::top()?;
-    let root = ROOT.get_or_init(|| {
+    Ok(ROOT.get_or_init(|| {
         let sb = SuperBlock::new("tracefs", Box::new(Super), true);
         pseudo::root(&sb, ROOT_MODE, Arc::new(instance::Files::new(top.clone())))
-    });
+    }))
+}
+
+fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
+    let options = Options::parse(data)?;
+    let root = root()?;
     options.apply();
     Ok(root.clone())
 }
@@ -155,6 +160,9 @@ fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
 /// Registers the type.
 pub fn init() {
     crate::fs::superblock::register_fs_type(&TRACEFS);
+    // Linux mounts it there when somebody comes by; here the same directory is part of both.
+    let same = || root().map(|root| (*root.inode).clone());
+    crate::fs::debugfs::TREE.add("tracing", Node::Same(Arc::new(same)));
     for rows in [
         settings::ROWS,
         top::ROWS,
@@ -165,6 +173,7 @@ pub fn init() {
         snapshot::ROWS,
         per_cpu::ROWS,
         events::ROWS,
+        errors::ROWS,
         instance::INSTANCES,
     ] {
         register(rows);
