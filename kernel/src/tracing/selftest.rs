@@ -2,15 +2,19 @@
 
 use super::buffer::Buffer;
 use super::record::common;
-use super::{Instance, make, read, remove};
+use super::names::{Events, set_events};
+use super::{Instance, Names, Tracer, make, read, remove, tracers};
 use crate::check;
 use crate::sched::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
 use crate::sync::MAX_CPUS;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use alloc::string::String;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 use limen_trace_text::entry::COMMON;
-use limen_trace_text::{Entry, Flags, Kind, Options};
+use limen_trace_text::graph::GraphOptions;
+use limen_trace_text::{Entry, Flags, Kind, Options, World};
 
 /// The room's tests.
 pub const TESTS: &[crate::selftest::Test] = &[
@@ -20,6 +24,8 @@ pub const TESTS: &[crate::selftest::Test] = &[
     ("snapshots beside writers lose nothing", snapshots),
     ("buffers change their size with their records", sizes),
     ("an instance that is used stays", used),
+    ("a tracer records as long as it is the tracer", tracer),
+    ("the last reports are kept", reports),
 ];
 
 /// An instance that is removed at the end.
@@ -78,11 +84,11 @@ fn contexts() -> Result<(), &'static str> {
     let off = only(instance, |entry| entry.common);
     check!(off.is_some_and(|common| common.flags.contains(Flags::IRQS_OFF)));
     let other = online().iter().last().unwrap_or(0);
-    let own = policy::set_affinity(&current(), CpuSet::single(online().iter().next().unwrap_or(0)));
+    let first = online().iter().next().unwrap_or(0);
+    let _ = policy::set_affinity(&current(), CpuSet::single(first));
     on_each_cpu(CpuSet::single(other), &|| {
         instance.record(Kind::RAW_DATA, [8]);
     });
-    drop(own);
     let _ = policy::set_affinity(&current(), online());
     let interrupt = only(instance, |entry| (entry.common, entry.cpu));
     check!(interrupt.is_some_and(|(common, cpu)| {
@@ -271,5 +277,76 @@ fn used() -> Result<(), &'static str> {
     drop(user);
     check!(remove(b"used").is_ok() && remove(b"used") == Err(Errno::ENOENT));
     check!(instance.get().is_err() && !instance.record(Kind::RAW_DATA, [1]));
+    Ok(())
+}
+
+/// A tracer that records that it was started.
+struct Probe(AtomicBool);
+
+static PROBE: Probe = Probe(AtomicBool::new(false));
+
+impl Tracer for Probe {
+    fn name(&self) -> &'static str {
+        "selftest"
+    }
+    fn start(&self, instance: &Arc<Instance>) -> Result<(), Errno> {
+        self.0.store(true, Ordering::Relaxed);
+        if instance.record(EVENT, [1]) {
+            Ok(())
+        } else {
+            Err(Errno::EIO)
+        }
+    }
+    fn stop(&self, _: &Arc<Instance>) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+const EVENT: Kind = Kind(0x7fff);
+
+impl Events for Probe {
+    fn event(&self, entry: &Entry<'_>, out: &mut dyn fmt::Write) -> Result<bool, fmt::Error> {
+        write!(out, "selftest {}", entry.u32(COMMON))?;
+        Ok(entry.common.kind == EVENT)
+    }
+}
+
+fn tracer() -> Result<(), &'static str> {
+    tracers::register(&PROBE);
+    set_events(&PROBE);
+    let made = Made::new(b"tracer", 1 << 14)?;
+    let instance = &made.0;
+    let probe = tracers::named("selftest").ok_or("not registered")?;
+    check!(instance.expand().is_ok() && instance.set_tracer(probe).is_ok());
+    check!(PROBE.0.load(Ordering::Relaxed) && instance.tracer().name() == "selftest");
+    let text = only(instance, |entry| {
+        let mut text = String::new();
+        Names.event(entry, &mut text).map(|known| (known, text))
+    });
+    check!(text == Some(Ok((true, String::from("selftest 1")))));
+    check!(instance.set_tracer(tracers::NOP).is_ok() && !PROBE.0.load(Ordering::Relaxed));
+    check!(instance.set_tracer(probe).is_ok());
+    instance.set_graph_option(GraphOptions::TAIL, true);
+    check!(instance.graph_options() == GraphOptions::DEFAULT | GraphOptions::TAIL);
+    drop(made);
+    check!(!PROBE.0.load(Ordering::Relaxed));
+    Ok(())
+}
+
+fn reports() -> Result<(), &'static str> {
+    let made = Made(make(b"reports").map_err(|_| "no instance")?);
+    for n in 0..20 {
+        made.0.report("selftest", "wrong", b"a command\n", n);
+    }
+    let mut seen = 0;
+    let mut next = 12;
+    made.0.each_report(|report| {
+        seen += usize::from(report.at == next && report.command == b"a command");
+        next += 1;
+    });
+    check!(seen == 8 && next == 20);
+    made.0.forget_reports();
+    made.0.each_report(|_| seen = 0);
+    check!(seen == 8);
     Ok(())
 }
