@@ -12,8 +12,10 @@
 extern crate alloc;
 
 mod encode;
+mod short;
 
 pub use encode::encode;
+pub use short::short;
 
 /// The first bytes of a table.
 pub const MAGIC: [u8; 8] = *b"LimenSym";

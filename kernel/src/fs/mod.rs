@@ -87,6 +87,7 @@ pub fn init() {
     procfs::init();
     sysfs::init();
     debugfs::init();
+    crate::ftrace::function::init();
     tracefs::init();
     rcu::init();
     kernel_map::init();

@@ -2,12 +2,19 @@
 //! costs nothing for functions without one, and for others only what their own tracers cost.
 //!
 //! * [`target`]: what a site calls, a tracer or several;
-//! * [`site`]: setting that, while all CPUs run.
+//! * [`site`]: setting that, while all CPUs run;
+//! * [`ops`]: all tracers, and the sites of each;
+//! * [`names`]: what functions are called;
+//! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own).
 //!
 //! Nothing in this room is traced itself.
 
 #![deny(unsafe_code)]
 
+pub mod function;
+mod guard;
+pub mod names;
+pub mod ops;
 pub mod selftest;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;

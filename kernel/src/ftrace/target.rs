@@ -24,6 +24,8 @@ pub enum Data {
     None,
     /// All of these are called, in this order.
     Many(Box<[Arc<Target>]>),
+    /// Calls are recorded.
+    Record(super::function::Recorder),
     /// How often it was called.
     Count(AtomicU64),
 }

@@ -2,8 +2,9 @@
 //! compressed table after linking (`tools/symbols`), and what knows those of modules. Backtraces and
 //! `/proc/kallsyms` read both (`trace::symbols`).
 
-use super::init_memory;
+use super::{init_memory, vmap};
 use crate::sync::Once;
+use alloc::string::String;
 use core::fmt;
 use limen_symbols::Table;
 
@@ -111,6 +112,21 @@ impl Symbol {
             return write!(out, "{:#x}", self.0);
         }
         result?;
+        if offset { write!(out, "+{behind:#x}") } else { Ok(()) }
+    }
+
+    /// Writes its short name, which has no spaces, with how far behind the symbol's beginning it is or without.
+    /// Allocates.
+    pub fn write_short(self, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+        let known = table().filter(|_| !init_memory::is_freed(self.0) && !vmap::contains(self.0));
+        let Some((table, (index, behind))) = known.and_then(|t| Some((t, t.lookup(self.0 as u64)?))) else {
+            return self.write(offset, out);
+        };
+        let mut path = String::new();
+        if table.name(index, |piece| path.push_str(piece)).is_none() {
+            return self.write(offset, out);
+        }
+        out.write_str(&limen_symbols::short(&path))?;
         if offset { write!(out, "+{behind:#x}") } else { Ok(()) }
     }
 }

@@ -11,6 +11,7 @@ use crate::cmdline;
 use crate::sync::{Mutex, MutexGuard, Once, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -65,6 +66,8 @@ pub struct Instance {
     /// The CPUs whose `trace_pipe` is open; all bits for the one of all.
     pub pipes: SpinLock<u64>,
     pub(super) reports: Reports,
+    /// What another room keeps of it.
+    extension: Once<Arc<dyn Any + Send + Sync>>,
     lock: Mutex<Locked>,
 }
 
@@ -123,8 +126,15 @@ impl Instance {
             users: AtomicU32::new(0),
             pipes: SpinLock::new(0),
             reports: Reports::new(),
+            extension: Once::new(),
             lock: Mutex::new(Locked { tracer: tracers::NOP }),
         })
+    }
+
+    /// What the one room that extends instances keeps of this one, made at first use.
+    pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Result<Arc<T>, Errno> {
+        let kept = self.extension.get_or_init(|| Arc::new(T::default()));
+        kept.clone().downcast().map_err(|_| Errno::EINVAL)
     }
 
     /// Whether it is the top one.
@@ -335,6 +345,8 @@ impl Instance {
         }
         locked.tracer.stop(self);
         locked.tracer = tracers::NOP;
+        // A tracer begins with an empty buffer.
+        self.main.clear(None)?;
         tracer.start(self)?;
         locked.tracer = tracer;
         Ok(())

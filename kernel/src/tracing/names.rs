@@ -153,7 +153,7 @@ impl World for Names {
         if super::marker::is_marker(address as usize) {
             return out.write_str("tracing_mark_write");
         }
-        crate::trace::symbols::Symbol(address as usize).write(offset, out)
+        crate::trace::symbols::Symbol(address as usize).write_short(offset, out)
     }
     fn comm(&self, pid: i32) -> Option<[u8; 16]> {
         known(pid).map(|one| one.comm)

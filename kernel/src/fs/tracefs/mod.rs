@@ -4,6 +4,7 @@
 
 mod errors;
 mod events;
+mod functions;
 mod instance;
 mod marker;
 mod options;
@@ -173,6 +174,7 @@ pub fn init() {
         snapshot::ROWS,
         per_cpu::ROWS,
         events::ROWS,
+        functions::ROWS,
         errors::ROWS,
         instance::INSTANCES,
     ] {

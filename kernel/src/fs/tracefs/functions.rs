@@ -1,0 +1,204 @@
+//! Which functions are traced: the files of filters, the lists of processes, and what there is to choose from.
+
+use super::instance::{Row, shown, special};
+use super::{BOTH, READ};
+use crate::fs::file::{File, FileOps};
+use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::pseudo::{Text, setting_file};
+use crate::ftrace::function::{Functions, List};
+use crate::ftrace::ops::{self, errno};
+use crate::ftrace::{names, site};
+use crate::sync::Mutex;
+use crate::tracing::{Instance, Use};
+use alloc::sync::Arc;
+use core::fmt::Write;
+use limen_linux_abi::{Errno, SysResult, raw::general as abi};
+use limen_trace_sites::command::{self, Command, File as Kind};
+use limen_trace_sites::filter::Which;
+use limen_trace_sites::hash::Hash;
+use limen_trace_sites::pids;
+use limen_trace_sites::report::{Available, Enabled};
+use limen_trace_sites::tokens::Tokens;
+use limen_trace_sites::{Names, Site};
+
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "available_filter_functions",
+        only_top: true,
+        node: |instance| shown(READ, instance, |_, out| show_available(out, false)),
+    },
+    Row {
+        name: "available_filter_functions_addrs",
+        only_top: true,
+        node: |instance| shown(READ, instance, |_, out| show_available(out, true)),
+    },
+    Row {
+        name: "enabled_functions",
+        only_top: true,
+        node: |instance| shown(READ, instance, show_enabled),
+    },
+    Row {
+        name: "set_ftrace_filter",
+        only_top: false,
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Which::Filter)),
+    },
+    Row {
+        name: "set_ftrace_notrace",
+        only_top: false,
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Which::Notrace)),
+    },
+    Row {
+        name: "set_ftrace_pid",
+        only_top: false,
+        node: |instance| list(instance, List::Only),
+    },
+    Row {
+        name: "set_ftrace_notrace_pid",
+        only_top: false,
+        node: |instance| list(instance, List::Not),
+    },
+];
+
+/// The longest word of a file of filters.
+const WORD: usize = 1024;
+
+fn show_available(out: &mut Text, addresses: bool) -> Result<(), Errno> {
+    for (site, name) in names::known()?.named() {
+        let address = site::address(site.0 as usize).filter(|_| addresses);
+        let _ = write!(out, "{}", Available { name, address });
+    }
+    Ok(())
+}
+
+fn show_enabled(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
+    let names = names::known()?;
+    ops::each_traced(|site: Site, flags, _| {
+        if let Some(name) = names.name(site) {
+            let line = Enabled {
+                name,
+                flags,
+                trampoline: None,
+                ops: None,
+                direct: None,
+            };
+            let _ = write!(out, "{line}");
+        }
+    })
+}
+
+/// A file of filters that is written: what it will hold when it is closed.
+struct Written {
+    used: Use,
+    which: Which,
+    state: Mutex<(Hash, Tokens)>,
+    shown: Arc<dyn FileOps>,
+}
+
+fn open(used: Use, flags: u32, which: Which) -> Result<Arc<dyn FileOps>, Errno> {
+    let functions = Functions::of(&used)?;
+    let names = names::known()?;
+    let listed = functions.clone();
+    let show = move |out: &mut Text| {
+        let _ = listed.with_filter(|filter| filter.list(which, &names, out));
+        Ok(())
+    };
+    let shown = setting_file(Arc::new(show), None);
+    if flags & abi::O_ACCMODE == abi::O_RDONLY {
+        return Ok(Arc::new(Read { _used: used, shown }));
+    }
+    let hash = if flags & abi::O_TRUNC != 0 {
+        Hash::new()
+    } else {
+        functions.hash(which)?
+    };
+    Ok(Arc::new(Written {
+        used,
+        which,
+        state: Mutex::new((hash, Tokens::new(WORD))),
+        shown,
+    }))
+}
+
+/// A file of filters that is only read.
+struct Read {
+    _used: Use,
+    shown: Arc<dyn FileOps>,
+}
+
+impl FileOps for Read {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        self.shown.read(file, dst, pos)
+    }
+}
+
+impl Written {
+    fn apply(&self, hash: &mut Hash, word: &[u8]) -> Result<(), Errno> {
+        let kind = match self.which {
+            Which::Filter => Kind::Filter,
+            Which::Notrace => Kind::Notrace,
+        };
+        match command::parse(word, kind).map_err(errno)? {
+            Command::Select(select) => hash.apply(&names::known()?, &select).map_err(errno),
+            Command::Probe { .. } => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl FileOps for Written {
+    fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
+        self.shown.read(file, dst, pos)
+    }
+    fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
+        let mut bytes = crate::mm::copy::zeroed(src.remaining())?;
+        let len = src.take(&mut bytes)?;
+        let mut text = bytes.get(..len).unwrap_or_default();
+        let mut state = self.state.lock();
+        let (hash, tokens) = &mut *state;
+        while let Some(word) = tokens.next(&mut text).map_err(errno)? {
+            self.apply(hash, word)?;
+        }
+        Ok(len)
+    }
+    fn release(&self, _: &File) {
+        let mut state = self.state.lock();
+        let (hash, tokens) = &mut *state;
+        let mut hash = core::mem::replace(hash, Hash::new());
+        // Nobody hears of what is wrong now.
+        if let Some(word) = tokens.last() {
+            let _ = self.apply(&mut hash, word);
+        }
+        if let Ok(functions) = Functions::of(&self.used) {
+            let _ = functions.set_hash(self.which, hash);
+        }
+    }
+}
+
+/// A file with a list of processes.
+fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
+    special(BOTH, instance, move |used, flags| {
+        let functions = Functions::of(&used)?;
+        let writes = flags & abi::O_ACCMODE != abi::O_RDONLY;
+        if writes && flags & abi::O_TRUNC != 0 {
+            functions.set_pids(&used, list, None)?;
+        }
+        let shown = functions.clone();
+        let show = move |out: &mut Text| {
+            let empty = match list {
+                List::Only => "no pid",
+                List::Not => "",
+            };
+            shown.with_pids(list, |pids| {
+                let _ = match pids {
+                    None if !empty.is_empty() => writeln!(out, "{empty}"),
+                    pids => write!(out, "{}", pids::Shown(pids)),
+                };
+            });
+            Ok(())
+        };
+        let store = move |bytes: &[u8]| {
+            let new = functions.with_pids(list, |before| pids::written(before, bytes)).map_err(errno)?;
+            functions.set_pids(&used, list, new)
+        };
+        Ok(setting_file(Arc::new(show), Some(Arc::new(store))))
+    })
+}

@@ -1,0 +1,224 @@
+//! The tracer `function`: records each call of the functions that an instance's filters choose, with who called.
+
+use super::guard::Guard;
+use super::ops::{self, Registered, errno};
+use super::target::{Data, Target};
+use crate::arch::sites::Entry;
+use crate::sync::Mutex;
+use crate::tracing::tracers::{self, Tracer};
+use crate::tracing::{Instance, record};
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use limen_linux_abi::Errno;
+use limen_trace_sites::filter::{Filter, Which};
+use limen_trace_sites::hash::Hash;
+use limen_trace_sites::pids::{PidFilter, Pids};
+use limen_trace_text::Kind;
+
+/// Words of an address in a record.
+const ADDRESS: usize = size_of::<usize>() / 4;
+
+/// What a target needs to record.
+pub struct Recorder {
+    instance: Arc<Instance>,
+    /// Which processes are traced. `None`: all.
+    pids: Option<PidFilter>,
+    guard: Guard,
+    /// It was to end, and there was no memory to take it out of the sites.
+    ended: AtomicBool,
+}
+
+/// What an instance traces of functions: an extension of it.
+#[derive(Default)]
+pub struct Functions(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    filter: Filter,
+    pids: Lists,
+    running: Option<Running>,
+}
+
+/// `set_ftrace_pid` and `set_ftrace_notrace_pid`. `None`: there is no list.
+#[derive(Default)]
+struct Lists {
+    only: Option<Pids>,
+    not: Option<Pids>,
+}
+
+struct Running {
+    registered: Registered,
+    target: Arc<Target>,
+}
+
+/// Which of the lists of processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// Those that are traced.
+    Only,
+    /// Those that are not.
+    Not,
+}
+
+impl Lists {
+    fn of(&self, list: List) -> &Option<Pids> {
+        match list {
+            List::Only => &self.only,
+            List::Not => &self.not,
+        }
+    }
+    fn of_mut(&mut self, list: List) -> &mut Option<Pids> {
+        match list {
+            List::Only => &mut self.only,
+            List::Not => &mut self.not,
+        }
+    }
+    /// What a recorder asks. `None`: every process is traced.
+    fn filter(&self) -> Result<Option<PidFilter>, Errno> {
+        if self.only.is_none() && self.not.is_none() {
+            return Ok(None);
+        }
+        let copy = |list: &Option<Pids>| list.as_ref().map(Pids::try_clone).transpose().map_err(errno);
+        Ok(Some(PidFilter {
+            only: copy(&self.only)?,
+            not: copy(&self.not)?,
+        }))
+    }
+}
+
+/// As many addresses as there are, as the words of a record.
+#[inline(always)]
+fn words(ip: usize, parent: usize) -> [u32; 2 * ADDRESS] {
+    let mut words = [0; 2 * ADDRESS];
+    for n in 0..ADDRESS {
+        // Records are in the byte order of the processor.
+        let at = if cfg!(target_endian = "little") { n } else { ADDRESS - 1 - n };
+        words[at] = (ip >> (32 * n % usize::BITS as usize)) as u32;
+        words[ADDRESS + at] = (parent >> (32 * n % usize::BITS as usize)) as u32;
+    }
+    words
+}
+
+extern "C" fn record(ip: usize, parent: usize, target: &Target, _entry: &mut Entry) {
+    let Data::Record(recorder) = &target.data else {
+        return;
+    };
+    let Some(_inside) = recorder.guard.enter() else {
+        return;
+    };
+    // The code behind the site has turned preemption off once.
+    let common = record::common(Kind::FUNCTION, 1);
+    if let Some(pids) = &recorder.pids
+        && !pids.traces(common.pid as u32)
+    {
+        return;
+    }
+    if !recorder.ended.load(Relaxed) {
+        recorder.instance.record_as(common, words(ip, parent));
+    }
+}
+
+impl Inner {
+    /// Ends a tracer. If there is no memory for that, it stays and records nothing.
+    fn end(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        if let Err((registered, _)) = ops::remove(running.registered) {
+            if let Data::Record(recorder) = &running.target.data {
+                recorder.ended.store(true, Relaxed);
+            }
+            self.running = Some(Running {
+                registered,
+                target: running.target,
+            });
+        }
+    }
+
+    fn begin(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
+        self.end();
+        if self.running.is_some() {
+            return Err(Errno::ENOMEM);
+        }
+        let recorder = Recorder {
+            instance: instance.clone(),
+            pids: self.pids.filter()?,
+            guard: Guard::new(),
+            ended: AtomicBool::new(false),
+        };
+        let target = Arc::new(Target::new(record, Data::Record(recorder)));
+        let set = self.filter.effective().map_err(errno)?;
+        let registered = ops::add(target.clone(), set)?;
+        self.running = Some(Running { registered, target });
+        Ok(())
+    }
+}
+
+impl Functions {
+    /// Those of an instance.
+    pub fn of(instance: &Instance) -> Result<Arc<Self>, Errno> {
+        instance.extension()
+    }
+
+    /// What a file of filters holds, for one that is opened to append.
+    pub fn hash(&self, which: Which) -> Result<Hash, Errno> {
+        self.0.lock().filter.hash(which).try_clone().map_err(errno)
+    }
+
+    /// Calls `f` with the filters.
+    pub fn with_filter<R>(&self, f: impl FnOnce(&Filter) -> R) -> R {
+        f(&self.0.lock().filter)
+    }
+
+    /// A file of filters that was written is closed. On an error the filters are those of before.
+    pub fn set_hash(&self, which: Which, hash: Hash) -> Result<(), Errno> {
+        let mut inner = self.0.lock();
+        let set = inner.filter.effective_with(which, &hash).map_err(errno)?;
+        if let Some(running) = &inner.running {
+            ops::change(&running.registered, set)?;
+        }
+        *inner.filter.hash_mut(which) = hash;
+        Ok(())
+    }
+
+    /// Calls `f` with a list of processes.
+    pub fn with_pids<R>(&self, list: List, f: impl FnOnce(Option<&Pids>) -> R) -> R {
+        f(self.0.lock().pids.of(list).as_ref())
+    }
+
+    /// Replaces a list of processes. On an error the list is that of before, and nothing may be traced.
+    pub fn set_pids(&self, instance: &Arc<Instance>, list: List, pids: Option<Pids>) -> Result<(), Errno> {
+        let mut inner = self.0.lock();
+        let before = core::mem::replace(inner.pids.of_mut(list), pids);
+        if inner.running.is_none() {
+            return Ok(());
+        }
+        let begun = inner.begin(instance);
+        if begun.is_err() {
+            *inner.pids.of_mut(list) = before;
+        }
+        begun
+    }
+}
+
+struct Function;
+
+impl Tracer for Function {
+    fn name(&self) -> &'static str {
+        "function"
+    }
+    fn start(&self, instance: &Arc<Instance>) -> Result<(), Errno> {
+        Functions::of(instance)?.0.lock().begin(instance)
+    }
+    fn stop(&self, instance: &Arc<Instance>) {
+        if let Ok(functions) = Functions::of(instance) {
+            functions.0.lock().end();
+        }
+    }
+}
+
+/// The tracer can be chosen from now on. Boot.
+pub fn init() {
+    tracers::register(&Function);
+}

@@ -1,0 +1,175 @@
+//! All tracers of functions, and what each site calls because of them: the decisions are `limen_trace_sites`'s.
+
+use super::site::{self, Change};
+use super::target::Target;
+use crate::mm::reserve::{room, room_exact};
+use crate::sync::Mutex;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+use limen_trace_sites::filter::Effective;
+use limen_trace_sites::sets::{Flags, Kind, Plan, Registry, Slot, Tracer, Tracers};
+use limen_trace_sites::{Error, Site};
+
+/// The error that a program gets.
+pub fn errno(error: Error) -> Errno {
+    match error {
+        Error::NoMemory => Errno::ENOMEM,
+        Error::Invalid => Errno::EINVAL,
+        Error::Range => Errno::ERANGE,
+        Error::Busy => Errno::EBUSY,
+        Error::Permission => Errno::EPERM,
+    }
+}
+
+struct State {
+    /// A tracer's number here is its place in `targets`.
+    registry: Registry<usize>,
+    targets: Vec<Option<Arc<Target>>>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    registry: Registry::new(),
+    targets: Vec::new(),
+});
+
+/// A registered tracer of functions.
+#[derive(Debug)]
+pub struct Registered {
+    tracer: Tracer,
+    place: usize,
+}
+
+impl State {
+    /// Tells the registry of all sites, at first use.
+    fn begin(&mut self) -> Result<(), Errno> {
+        if self.registry.present().iter().next().is_some() {
+            return Ok(());
+        }
+        let mut sites = Vec::new();
+        room_exact(&mut sites, site::count())?;
+        sites.extend((0..site::count()).map(|n| (Site(n as u32), true)));
+        self.registry.plan_load(&sites).map_err(errno)?.commit();
+        Ok(())
+    }
+}
+
+/// The targets of sites with several tracers. Sites with the same tracers share one.
+struct Vectors<'a> {
+    targets: &'a [Option<Arc<Target>>],
+    made: Vec<(Vec<usize>, Arc<Target>)>,
+}
+
+/// So many are looked through for one that is the same.
+const LOOKED_THROUGH: usize = 16;
+
+impl Vectors<'_> {
+    fn of(&mut self, tracers: Tracers<'_, usize>) -> Result<Arc<Target>, Errno> {
+        let same = |made: &&(Vec<usize>, Arc<Target>)| tracers.iter().eq(made.0.iter().copied());
+        if let Some((_, target)) = self.made.iter().rev().take(LOOKED_THROUGH).find(same) {
+            return Ok(target.clone());
+        }
+        let mut places = Vec::new();
+        room_exact(&mut places, tracers.len())?;
+        places.extend(tracers.iter());
+        let mut list = Vec::new();
+        room_exact(&mut list, places.len())?;
+        list.extend(places.iter().filter_map(|place| self.targets.get(*place)?.clone()));
+        let target = Arc::new(Target::many(Box::from(list)));
+        room(&mut self.made, 1)?;
+        self.made.push((places, target.clone()));
+        Ok(target)
+    }
+}
+
+/// Carries out a plan. On an error nothing has changed.
+fn carry_out(plan: Plan<'_, usize>, targets: &[Option<Arc<Target>>]) -> Result<(), Errno> {
+    let mut vectors = Vectors {
+        targets,
+        made: Vec::new(),
+    };
+    let mut changes: Vec<Change> = Vec::new();
+    for change in plan.changes() {
+        let to = match change.to.slot() {
+            Slot::None => None,
+            Slot::One(place) => targets.get(place).cloned().flatten(),
+            Slot::Many(tracers) => Some(vectors.of(tracers)?),
+        };
+        room(&mut changes, 1)?;
+        changes.push((change.site.0 as usize, to));
+    }
+    site::change(&changes)?;
+    plan.commit();
+    Ok(())
+}
+
+/// `target` is called for all functions of `set` from now on. `ENOMEM`. May sleep.
+pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    state.begin()?;
+    let place = match state.targets.iter().position(Option::is_none) {
+        Some(place) => place,
+        None => {
+            room(&mut state.targets, 1)?;
+            state.targets.push(None);
+            state.targets.len() - 1
+        }
+    };
+    state.targets[place] = Some(target);
+    let added = (|| {
+        let plan = state.registry.plan_add(place, Kind::default(), set).map_err(errno)?;
+        let tracer = plan.tracer().ok_or(Errno::EINVAL)?;
+        carry_out(plan, &state.targets)?;
+        Ok(Registered { tracer, place })
+    })();
+    if added.is_err() {
+        state.targets[place] = None;
+    }
+    added
+}
+
+/// Its functions are those of `set` from now on. On an error they are those of before. May sleep.
+pub fn change(of: &Registered, set: Effective) -> Result<(), Errno> {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    let plan = state.registry.plan_change(of.tracer, set).map_err(errno)?;
+    carry_out(plan, &state.targets)
+}
+
+/// Ends it: when this returns its target is not called any more, and nobody here refers to it. `Err`: there is
+/// no memory to change the sites with, and it goes on. May sleep.
+pub fn remove(of: Registered) -> Result<(), (Registered, Errno)> {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    let removed = match state.registry.plan_remove(of.tracer).map_err(errno) {
+        Ok(plan) => carry_out(plan, &state.targets),
+        Err(errno) => Err(errno),
+    };
+    match removed {
+        Ok(()) => {
+            state.targets[of.place] = None;
+            Ok(())
+        }
+        Err(errno) => Err((of, errno)),
+    }
+}
+
+/// Calls `f` with each site that is traced, what is known of it, and its targets.
+pub fn each_traced(mut f: impl FnMut(Site, Flags, &[Arc<Target>])) -> Result<(), Errno> {
+    let state = STATE.lock();
+    let mut targets = Vec::new();
+    for site in state.registry.present().iter() {
+        let flags = state.registry.flags(site);
+        if flags.count == 0 {
+            continue;
+        }
+        targets.clear();
+        room(&mut targets, flags.count)?;
+        let places = state.registry.tracers(site);
+        targets.extend(places.iter().filter_map(|place| state.targets.get(place)?.clone()));
+        f(site, flags, &targets);
+    }
+    Ok(())
+}
