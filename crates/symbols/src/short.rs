@@ -121,10 +121,19 @@ mod tests {
             ("limen_kernel::sched::run::schedule", "schedule"),
             ("limen_kernel::fs::file::File::read", "File::read"),
             ("<limen_kernel::fs::file::File>::read", "File::read"),
-            ("<limen_kernel::fs::pipe::Pipe as limen_kernel::fs::file::FileOps>::read", "Pipe::read"),
+            (
+                "<limen_kernel::fs::pipe::Pipe as limen_kernel::fs::file::FileOps>::read",
+                "Pipe::read",
+            ),
             ("<limen_rcu::Slot<T, alloc::Arc<U>>>::load", "Slot::load"),
-            ("core::ptr::drop_in_place::<limen_kernel::fs::File>", "drop_in_place"),
-            ("core::ptr::drop_in_place<limen_kernel::fs::File>", "drop_in_place"),
+            (
+                "core::ptr::drop_in_place::<limen_kernel::fs::File>",
+                "drop_in_place",
+            ),
+            (
+                "core::ptr::drop_in_place<limen_kernel::fs::File>",
+                "drop_in_place",
+            ),
             ("limen_kernel::boot::start::{closure#0}", "start::{closure#0}"),
             (
                 "<limen_kernel::boot::selftest::run as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}",

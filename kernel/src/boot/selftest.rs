@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest::TESTS),
+    ("ftrace", crate::ftrace::selftest_cost::TESTS),
     ("tracing", crate::tracing::selftest::TESTS),
 ];
 

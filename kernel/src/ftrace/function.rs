@@ -6,12 +6,12 @@ use super::target::{Data, Target};
 use crate::arch::sites::Entry;
 use crate::sync::Mutex;
 use crate::tracing::tracers::{self, Tracer};
-use crate::tracing::{Instance, record};
+use crate::tracing::{self, Instance, record};
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
-use limen_trace_sites::filter::{Filter, Which};
+use limen_trace_sites::filter::{Effective, Filter, Which};
 use limen_trace_sites::hash::Hash;
 use limen_trace_sites::pids::{PidFilter, Pids};
 use limen_trace_text::Kind;
@@ -27,6 +27,17 @@ pub struct Recorder {
     guard: Guard,
     /// It was to end, and there was no memory to take it out of the sites.
     ended: AtomicBool,
+}
+
+impl Recorder {
+    fn new(instance: &Arc<Instance>, pids: Option<PidFilter>) -> Self {
+        Self {
+            instance: instance.clone(),
+            pids,
+            guard: Guard::new(),
+            ended: AtomicBool::new(false),
+        }
+    }
 }
 
 /// What an instance traces of functions: an extension of it.
@@ -93,7 +104,11 @@ fn words(ip: usize, parent: usize) -> [u32; 2 * ADDRESS] {
     let mut words = [0; 2 * ADDRESS];
     for n in 0..ADDRESS {
         // Records are in the byte order of the processor.
-        let at = if cfg!(target_endian = "little") { n } else { ADDRESS - 1 - n };
+        let at = if cfg!(target_endian = "little") {
+            n
+        } else {
+            ADDRESS - 1 - n
+        };
         words[at] = (ip >> (32 * n % usize::BITS as usize)) as u32;
         words[ADDRESS + at] = (parent >> (32 * n % usize::BITS as usize)) as u32;
     }
@@ -141,12 +156,7 @@ impl Inner {
         if self.running.is_some() {
             return Err(Errno::ENOMEM);
         }
-        let recorder = Recorder {
-            instance: instance.clone(),
-            pids: self.pids.filter()?,
-            guard: Guard::new(),
-            ended: AtomicBool::new(false),
-        };
+        let recorder = Recorder::new(instance, self.pids.filter()?);
         let target = Arc::new(Target::new(record, Data::Record(recorder)));
         let set = self.filter.effective().map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
@@ -200,6 +210,18 @@ impl Functions {
         }
         begun
     }
+}
+
+/// Runs `f` while the calls of some functions are recorded into the top instance: for a self-test.
+pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result<R, Errno> {
+    let instance = tracing::top()?;
+    instance.expand()?;
+    let recorder = Recorder::new(instance, None);
+    let registered = ops::add(Arc::new(Target::new(record, Data::Record(recorder))), set)?;
+    let result = f();
+    ops::remove(registered).map_err(|(_, errno)| errno)?;
+    instance.clear(None)?;
+    Ok(result)
 }
 
 struct Function;

@@ -16,6 +16,7 @@ mod guard;
 pub mod names;
 pub mod ops;
 pub mod selftest;
+pub mod selftest_cost;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;
 pub mod target;

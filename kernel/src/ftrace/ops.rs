@@ -75,7 +75,11 @@ impl Vectors<'_> {
         places.extend(tracers.iter());
         let mut list = Vec::new();
         room_exact(&mut list, places.len())?;
-        list.extend(places.iter().filter_map(|place| self.targets.get(*place)?.clone()));
+        list.extend(
+            places
+                .iter()
+                .filter_map(|place| self.targets.get(*place)?.clone()),
+        );
         let target = Arc::new(Target::many(Box::from(list)));
         room(&mut self.made, 1)?;
         self.made.push((places, target.clone()));
@@ -119,7 +123,10 @@ pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
     };
     state.targets[place] = Some(target);
     let added = (|| {
-        let plan = state.registry.plan_add(place, Kind::default(), set).map_err(errno)?;
+        let plan = state
+            .registry
+            .plan_add(place, Kind::default(), set)
+            .map_err(errno)?;
         let tracer = plan.tracer().ok_or(Errno::EINVAL)?;
         carry_out(plan, &state.targets)?;
         Ok(Registered { tracer, place })
@@ -168,7 +175,11 @@ pub fn each_traced(mut f: impl FnMut(Site, Flags, &[Arc<Target>])) -> Result<(),
         targets.clear();
         room(&mut targets, flags.count)?;
         let places = state.registry.tracers(site);
-        targets.extend(places.iter().filter_map(|place| state.targets.get(place)?.clone()));
+        targets.extend(
+            places
+                .iter()
+                .filter_map(|place| state.targets.get(place)?.clone()),
+        );
         f(site, flags, &targets);
     }
     Ok(())

@@ -19,7 +19,10 @@ pub const TESTS: &[Test] = &[
     ("a target is called as often as its function", counts),
     ("several targets are called in their order", several),
     ("a target may send its function elsewhere", elsewhere),
-    ("a backtrace from a target has the function and its caller", traced_back),
+    (
+        "a backtrace from a target has the function and its caller",
+        traced_back,
+    ),
     ("targets change while all CPUs run their functions", while_running),
     ("all functions are traced at once", all),
 ];

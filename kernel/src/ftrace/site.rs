@@ -68,10 +68,20 @@ pub fn change(changes: &[Change]) -> Result<(), Errno> {
     for list in [&mut begins, &mut ends] {
         list.try_reserve_exact(changes.len()).map_err(|_| Errno::ENOMEM)?;
     }
-    former.try_reserve_exact(changes.len()).map_err(|_| Errno::ENOMEM)?;
-    let all = || changes.iter().filter_map(|(n, new)| Some((*n, TABLE.site(*n)?, new)));
-    let first = all().map(|(_, site, _)| sites::slot(site).min(sites::place(site))).min();
-    let last = all().map(|(_, site, _)| sites::slot(site).max(sites::place(site))).max();
+    former
+        .try_reserve_exact(changes.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    let all = || {
+        changes
+            .iter()
+            .filter_map(|(n, new)| Some((*n, TABLE.site(*n)?, new)))
+    };
+    let first = all()
+        .map(|(_, site, _)| sites::slot(site).min(sites::place(site)))
+        .min();
+    let last = all()
+        .map(|(_, site, _)| sites::slot(site).max(sites::place(site)))
+        .max();
     let (Some(first), Some(last)) = (first, last) else {
         return Ok(());
     };

@@ -240,6 +240,15 @@ pub struct BenchOptions {
         ]
     )]
     pub map: bool,
+    /// What a call of a traced function costs, by how many trace it, and how many trace others
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "against", "check", "update_limits", "wall", "profile", "rseq", "shared_lines", "map", "html",
+            "svg", "only"
+        ]
+    )]
+    pub trace: bool,
     /// A Limen kernel to measure instead of the tree's (for --profile, its ELF file with symbols); `linux`
     /// measures Debian's, `lean` the lean one
     #[arg(long, value_name = "FILE")]

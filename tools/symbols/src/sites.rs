@@ -170,7 +170,12 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
     let mut records = Vec::new();
     for at in table.clone().step_by(form.word as usize) {
         let record = image.at(at, form.word)?;
-        records.push(record.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+        records.push(
+            record
+                .iter()
+                .rev()
+                .fold(0, |all, byte| all << 8 | u64::from(*byte)),
+        );
     }
     records.sort_unstable();
     let mut words = vec![0];
@@ -207,7 +212,9 @@ fn is_of_tracer(name: &str) -> bool {
         return MEMORY.iter().any(|of| name.starts_with(of));
     }
     let of = name.split_once(" as ").map_or("", |(_, of)| of);
-    TRACER.iter().any(|path| name.starts_with(path) || of.starts_with(path))
+    TRACER
+        .iter()
+        .any(|path| name.starts_with(path) || of.starts_with(path))
 }
 
 /// Checks the site of the function whose first instruction is at `entry` and writes what stays the same.
@@ -227,7 +234,9 @@ fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampol
     // Nothing but what the compiler put there.
     let found = image.at(slot, if machine == EM_ARM { 4 } else { 8 })?;
     ensure!(
-        found.chunks(form.filler.len()).all(|piece| *piece == *form.filler),
+        found
+            .chunks(form.filler.len())
+            .all(|piece| *piece == *form.filler),
         "its slot has other instructions: {found:02x?}"
     );
     let found = image.at(site, form.made.len() as u64)?;

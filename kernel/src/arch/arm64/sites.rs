@@ -72,7 +72,11 @@ pub fn place(site: usize) -> usize {
 /// The word of a site, which calls the tracer, or does not.
 pub fn word(site: usize, _now: Value, call: bool, _phase: usize) -> Value {
     let distance = (trace_entry as *const () as usize).wrapping_sub(place(site));
-    if call { BL | (distance >> 2) as u32 & 0x3ff_ffff } else { NOP }
+    if call {
+        BL | (distance >> 2) as u32 & 0x3ff_ffff
+    } else {
+        NOP
+    }
 }
 
 /// Whether a word is one of a site without a tracer.

@@ -81,9 +81,17 @@ pub fn word(site: usize, _now: Value, call: bool, _phase: usize) -> Value {
         static trace_entry: u8;
         static trace_entry_toc: u8;
     }
-    let to = if site & TOC != 0 { &raw const trace_entry_toc } else { &raw const trace_entry };
+    let to = if site & TOC != 0 {
+        &raw const trace_entry_toc
+    } else {
+        &raw const trace_entry
+    };
     let distance = (to as usize).wrapping_sub(place(site));
-    if call { BL | distance as u32 & 0x3ff_fffc } else { NOP }
+    if call {
+        BL | distance as u32 & 0x3ff_fffc
+    } else {
+        NOP
+    }
 }
 
 /// Whether a word is one of a site without a tracer.

@@ -88,7 +88,11 @@ pub fn place(site: usize) -> usize {
 /// does not.
 pub fn word(site: usize, now: Value, call: bool, phase: usize) -> Value {
     let distance = (trace_entry as *const () as usize).wrapping_sub(site + SIZE) as u32;
-    let site = if call { CALL | u64::from(distance) << 8 } else { NOP };
+    let site = if call {
+        CALL | u64::from(distance) << 8
+    } else {
+        NOP
+    };
     let byte = if phase + 1 < PHASES { INT3 } else { site & 0xff };
     let rest = if phase == 0 { now } else { now & !MASK | site };
     rest & !0xff | byte

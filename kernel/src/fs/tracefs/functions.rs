@@ -196,7 +196,9 @@ fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
             Ok(())
         };
         let store = move |bytes: &[u8]| {
-            let new = functions.with_pids(list, |before| pids::written(before, bytes)).map_err(errno)?;
+            let new = functions
+                .with_pids(list, |before| pids::written(before, bytes))
+                .map_err(errno)?;
             functions.set_pids(&used, list, new)
         };
         Ok(setting_file(Arc::new(show), Some(Arc::new(store))))

@@ -19,6 +19,7 @@ pub mod rseq;
 mod shared;
 mod svg;
 mod table;
+mod trace;
 mod tracked;
 mod wall;
 
@@ -79,13 +80,16 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
         return rseq::bench(options);
     }
     let mut arches = Arch::chosen(options.arch);
-    let compares = !(options.check || options.update_limits || options.map || options.profile.is_some());
+    let compares = !(options.check || options.update_limits || options.map || options.trace || options.profile.is_some());
     let lean = options.kernel.as_deref() == Some(LEAN.as_ref());
     if lean || compares && options.against.iter().any(|a| a == LEAN) {
         arches = lean::only_those(arches)?;
     }
     if options.shared_lines {
         return shared::bench(options, arches);
+    }
+    if options.trace {
+        return trace::bench(options, arches);
     }
     if options.map {
         return map::bench(options, arches);
