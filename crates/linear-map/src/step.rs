@@ -148,8 +148,8 @@ pub trait Tables {
 }
 
 impl Entry {
-    /// Whether it is a leaf with the attributes of `leaf`, `offset` bytes behind it in memory: then whether it
-    /// is grouped.
+    /// Whether it is a leaf with the attributes of `leaf`, `offset` bytes behind it in memory: then whether
+    /// it is grouped.
     #[inline(always)]
     pub fn is_like(&self, leaf: Leaf, offset: u64) -> Option<bool> {
         match self {

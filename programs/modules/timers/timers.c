@@ -1,6 +1,7 @@
 /*
- * Timers that are cancelled: what is cancelled does not expire, what expires does so once, and when cancelling
- * returns the function does not run. `init` fails with -EIO if one of that is not so, and the log says where.
+ * Timers that are cancelled: what is cancelled does not expire, what expires does so once, and when
+ * cancelling returns the function does not run. `init` fails with -EIO if one of that is not so, and the log
+ * says where.
  */
 #include "limen.h"
 
