@@ -25,6 +25,14 @@
 #define IGNORE_VERSIONS 3
 #define COMPRESSED 4
 
+/* Loads a module's file; returns 0 or the error. */
+static int load_path(const char *path, const char *args) {
+    int fd = open(path, O_RDONLY);
+    int result = syscall(SYS_finit_module, fd, args, 0) == 0 ? 0 : errno;
+    close(fd);
+    return result;
+}
+
 static int load_file(const char *name, int mode, int flags) {
     int fd = open(path_of(name), mode);
     int result = syscall(SYS_finit_module, fd, "", flags) == 0 ? 0 : errno;
@@ -231,6 +239,77 @@ static void waiting(void) {
     CHECK(unload("dep_b") == 0 && unload("dep_a") == 0);
 }
 
+static void nothing(int signal) {
+    (void)signal;
+}
+
+/* Several loaders of one file: one loads it, all get what it gets. */
+static void together(void) {
+    fetch("dep_a");
+    int fd = open("/tmp/copy.ko", O_WRONLY | O_CREAT, 0600);
+    CHECK(write(fd, object, size) == (ssize_t)size);
+    close(fd);
+    CHECK(link("/tmp/copy.ko", "/tmp/link.ko") == 0);
+    pid_t child = fork();
+    if (child == 0) _exit(load_path("/tmp/copy.ko", "slow=2000"));
+    for (int i = 0; i < 100 && *line_of("dep_a") == 0; i++) pause_ms(20);
+    CHECK(is(sys("dep_a", "initstate"), "coming\n"));
+    pid_t interrupted = fork();
+    if (interrupted == 0) {
+        struct sigaction action = {.sa_handler = nothing};
+        sigaction(SIGALRM, &action, NULL);
+        ualarm(100000, 0);
+        _exit(load_path("/tmp/copy.ko", "") != EINTR);
+    }
+    /* It is another file that has the same content. */
+    pid_t other = fork();
+    if (other == 0) _exit(load_path(path_of("dep_a"), "") != EEXIST);
+    /* The parameters of those that only wait do not matter, nor by what name they know the file. */
+    CHECK(child_good(interrupted));
+    CHECK(is(sys("dep_a", "initstate"), "coming\n"));
+    CHECK(load_path("/tmp/link.ko", "slow=x") == 0);
+    CHECK(is(sys("dep_a", "parameters/slow"), "2000\n"));
+    CHECK(child_good(child) && child_good(other));
+    CHECK(load_path("/tmp/copy.ko", "") == EEXIST && unload("dep_a") == 0);
+    unlink("/tmp/copy.ko");
+    unlink("/tmp/link.ko");
+    pid_t children[4];
+    for (int i = 0; i < 4; i++)
+        if ((children[i] = fork()) == 0) _exit(load_path(path_of("bad"), "slow=1000 error=7") != E2BIG);
+    for (int i = 0; i < 4; i++) CHECK(child_good(children[i]));
+    CHECK(*line_of("bad") == 0);
+}
+
+/* Files of a module that is gone. */
+static void kept_open(void) {
+    static const char *const names[] = {
+        "refcnt", "initstate", "coresize", "initsize", "taint", "parameters/whom", "sections/.text"};
+    enum { N = sizeof names / sizeof *names };
+    int fds[N];
+    char path[100], text[100];
+    CHECK(load_named("hello", "") == 0);
+    for (int i = 0; i < N; i++) {
+        snprintf(path, sizeof path, "/sys/module/hello/%s", names[i]);
+        fds[i] = open(path, i == 5 ? O_RDWR : O_RDONLY);
+        CHECK(pread(fds[i], text, sizeof text, 0) > 0);
+    }
+    int dir = open("/sys/module/hello", O_RDONLY), inner = open("/sys/module/hello/sections", O_RDONLY);
+    CHECK(faccessat(dir, "refcnt", F_OK, 0) == 0 && faccessat(inner, ".text", F_OK, 0) == 0);
+    CHECK(unload("hello") == 0);
+    for (int again = 0; again < 2; again++) {
+        for (int i = 0; i < N; i++) CHECK(pread(fds[i], text, sizeof text, 0) == -1 && errno == ENODEV);
+        CHECK(write(fds[5], "you", 3) == -1 && errno == ENODEV);
+        CHECK(faccessat(dir, "refcnt", F_OK, 0) == -1 && errno == ENOENT);
+        CHECK(faccessat(inner, ".text", F_OK, 0) == -1 && errno == ENOENT);
+        /* They are not those of another one with its name. */
+        if (again == 0) CHECK(load_named("hello", "") == 0);
+    }
+    CHECK(is(sys("hello", "refcnt"), "0\n") && unload("hello") == 0);
+    for (int i = 0; i < N; i++) close(fds[i]);
+    close(dir);
+    close(inner);
+}
+
 /* A module whose exit takes time: it is still there, and is what it was. */
 static void leaving(void) {
     CHECK(load_named("dep_a", "slow_exit=1500") == 0);
@@ -280,7 +359,10 @@ int main(int argc, char **argv) {
     hostile();
     calls();
     waiting();
+    together();
     leaving();
+    kept_open();
+    CHECK(load_named("timers", "rounds=2000") == 0 && unload("timers") == 0);
     again();
     if (argc > 1) {
         CHECK(load_named("vmap80", args) == 0);

@@ -140,15 +140,24 @@ pub trait Tables {
     ) -> Option<usize> {
         let mut grouped = 0;
         for i in 0..count {
-            let Entry::Leaf(found) = self.read(table, level, index + i) else {
-                return None;
-            };
-            if found.attributes != leaf.attributes || found.phys != leaf.phys + i as u64 * size {
-                return None;
-            }
-            grouped += usize::from(found.grouped);
+            let found = self.read(table, level, index + i);
+            grouped += usize::from(found.is_like(leaf, i as u64 * size)?);
         }
         Some(grouped)
+    }
+}
+
+impl Entry {
+    /// Whether it is a leaf with the attributes of `leaf`, `offset` bytes behind it in memory: then whether
+    /// it is grouped.
+    #[inline(always)]
+    pub fn is_like(&self, leaf: Leaf, offset: u64) -> Option<bool> {
+        match self {
+            Self::Leaf(found) if found.attributes == leaf.attributes => {
+                (found.phys == leaf.phys + offset).then_some(found.grouped)
+            }
+            _ => None,
+        }
     }
 }
 

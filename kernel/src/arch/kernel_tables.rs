@@ -56,21 +56,13 @@ impl Tables {
         }
     }
 
-    /// A range of RAM in the linear map, with `image` in it. Text is executable there if that is where it
-    /// runs; what it runs on elsewhere is read-only here, unless that is not wanted. The guard page is left
-    /// out where the stack is used by these addresses.
-    ///
-    /// Where the size of a block changes only while nobody uses it, the image's surroundings are of pages:
-    /// the code that does it, and what that needs, must not be in such a block.
+    /// A range of RAM in the linear map, with `image` in it ([`Image::parts`]); `runs_here`: where it is
+    /// linked.
     #[unsafe(link_section = ".init.text")]
     pub(super) fn map_ram(&mut self, map: &Map, range: PhysRange, image: &Image, runs_here: bool) {
         let page = PAGE_SIZE as u64;
         let start = range.start.as_u64().next_multiple_of(page);
         let end = (range.start.as_u64() + range.size) & !(page - 1);
-        let (write, read) = (Prot::READ | Prot::WRITE, Prot::READ);
-        let text = if runs_here { read | Prot::EXEC } else { read };
-        let guard = if runs_here { image.guard } else { image.end };
-        let behind = if runs_here { guard + page } else { guard };
         let pages = Map {
             largest: 0,
             groups: false,
@@ -81,40 +73,12 @@ impl Tables {
         } else {
             1
         };
-        let (low, high) = (image.text & !(block - 1), image.end.next_multiple_of(block));
-        let parts = [
-            (0, low, write),
-            (low, image.text, write),
-            (image.text, image.rodata, text),
-            (image.rodata, image.init, read),
-            (image.init, image.data, text),
-            // Leaves of its own: it is given back after boot.
-            (image.data, image.init_end, write),
-            (image.init_end, guard, write),
-            (behind, image.end, write),
-            (image.end, high, write),
-            (high, u64::MAX, write),
-        ];
-        let mut at = 0;
-        while let Some(&(from, mut to, prot)) = parts.get(at) {
-            at += 1;
-            // Where sizes change live, what is alike is mapped at once: a later change would merge it.
-            while block == 1
-                && let Some(&next) = parts.get(at)
-                && (next.0, next.2) == (to, prot)
-            {
-                to = next.1;
-                at += 1;
-            }
-            let map = if block > 1 && from >= low && to <= high {
-                &pages
-            } else {
-                map
-            };
-            let (from, to) = (from.max(start), to.min(end));
+        for part in image.parts(runs_here, block) {
+            let map = if part.pages { &pages } else { map };
+            let (from, to) = (part.start.max(start), part.end.min(end));
             if from < to {
                 let virt = mmu::phys_to_virt(PhysAddr::new(from)) as usize;
-                self.map(map, virt, from, to - from, prot, MemoryKind::Normal);
+                self.map(map, virt, from, to - from, part.prot, MemoryKind::Normal);
             }
         }
     }

@@ -9,7 +9,7 @@
 
 mod ring;
 
-use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
+use crate::sync::{IrqSpinLock, Once};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
 pub use ring::{Cursor, Record, SIZE};
@@ -143,7 +143,7 @@ pub fn write(level: Level, args: fmt::Arguments<'_>) {
 pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let now = MACHINE.get().map_or(0, |machine| (machine.now_ns)());
-    let Some(mut ring) = lock_patiently(&RING) else {
+    let Some(mut ring) = RING.lock_patiently() else {
         // A fault inside the log itself: the message is not recorded, but it is shown.
         Early.write(text);
         Early.write(b"\n");
@@ -154,18 +154,6 @@ pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
     drop(ring);
     flush();
     readers_wake();
-}
-
-/// Takes a lock that this CPU may already hold (below an NMI or a fault in the log): gives up after some
-/// time.
-pub(crate) fn lock_patiently<T>(lock: &IrqSpinLock<T>) -> Option<IrqSpinGuard<'_, T>> {
-    for _ in 0..10_000_000 {
-        if let Some(guard) = lock.try_lock() {
-            return Some(guard);
-        }
-        core::hint::spin_loop();
-    }
-    None
 }
 
 /// Shows records that the consoles have not shown yet. If another CPU is doing that, it shows the newest,
@@ -180,7 +168,7 @@ pub fn flush() {
         // unlocking.
         fence(Ordering::SeqCst);
         let guard = if PANICKING.load(Ordering::Relaxed) {
-            lock_patiently(&OUTPUT)
+            OUTPUT.lock_patiently()
         } else {
             OUTPUT.try_lock()
         };
@@ -202,7 +190,7 @@ impl Output {
         let mut any = false;
         let mut shown = WRITTEN.load(Ordering::Acquire);
         for (console, cursor) in consoles.iter_mut().flatten() {
-            let Some(ring) = lock_patiently(&RING) else {
+            let Some(ring) = RING.lock_patiently() else {
                 continue;
             };
             let record = ring.read(cursor, text);
@@ -302,7 +290,7 @@ pub fn enter_panic(machine: &'static Machine) {
     let _ = MACHINE.set(machine);
     PANICKING.store(true, Ordering::Relaxed);
     CONSOLE_LEVEL.store(15, Ordering::Relaxed);
-    if let Some(mut output) = lock_patiently(&OUTPUT)
+    if let Some(mut output) = OUTPUT.lock_patiently()
         && output.consoles.iter().all(Option::is_none)
     {
         output.consoles[0] = Some((&Early, RING.lock().end()));

@@ -3,7 +3,7 @@
 //!
 //! Functions that only boot calls say `#[unsafe(link_section = ".init.text")]`; rooms without `unsafe` let
 //! [`at_boot`] call what the compiler puts into it. After linking `limen` checks that nothing else of the
-//! image refers to these sections (`tools/limen/src/init_sections.rs`). Constants and closures that are not
+//! image refers to these sections (`tools/limen/src/init_sections`). Constants and closures that are not
 //! inlined stay where all are.
 
 use super::{PAGE_SIZE, PhysAddr, PhysRange, frame, linear};

@@ -1,6 +1,7 @@
 //! The kernel's own map, as it is at this moment: how large its leaves are, what they allow, and whether any
 //! of them allows to write and to execute.
 
+use super::Prot;
 use super::linear::{Stretch, each_stretch};
 use crate::arch::kernel_map;
 use crate::arch::mmu::Entry;
@@ -65,6 +66,68 @@ impl Image {
             linked,
         }
     }
+
+    /// What the linear map has, from its beginning to its end. Text is executable there if that is where it
+    /// runs; constants, and text that runs elsewhere, are read-only. The guard page is left out where the
+    /// stack is used by these addresses.
+    ///
+    /// `block`: how many bytes around the image are of pages, because the code that changes the size of a
+    /// block, and what that needs, must not be in one. 1 where sizes change live: what is alike is one part
+    /// there, but for what is given back after boot. By then a CPU may have come with which they do not.
+    pub fn parts(&self, runs_here: bool, block: u64) -> impl Iterator<Item = Part> {
+        let page = super::PAGE_SIZE as u64;
+        let (write, read) = (Prot::READ | Prot::WRITE, Prot::READ);
+        let text = if runs_here { read | Prot::EXEC } else { read };
+        let guard = if runs_here { self.guard } else { self.end };
+        let behind = if runs_here { guard + page } else { guard };
+        let (low, high) = (self.text & !(block - 1), self.end.next_multiple_of(block));
+        let part = |start, end, prot| Part {
+            start,
+            end,
+            prot,
+            pages: block > 1 && start >= low && end <= high,
+        };
+        let parts = [
+            part(0, low, write),
+            part(low, self.text, write),
+            part(self.text, self.rodata, text),
+            part(self.rodata, self.init, read),
+            part(self.init, self.data, text),
+            part(self.data, self.init_end, write),
+            part(self.init_end, guard, write),
+            part(behind, self.end, write),
+            part(self.end, high, write),
+            part(high, u64::MAX, write),
+        ];
+        let bounds = [self.init, self.init_end];
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let mut part = *parts.get(at)?;
+            at += 1;
+            while block == 1
+                && let Some(next) = parts.get(at)
+                && (next.start, next.prot) == (part.end, part.prot)
+                && !bounds.contains(&next.start)
+            {
+                part.end = next.end;
+                at += 1;
+            }
+            Some(part)
+        })
+    }
+}
+
+/// A part of the linear map, as it is built.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The first physical address.
+    pub start: u64,
+    /// One past the last; not after the first if there is nothing.
+    pub end: u64,
+    /// What may be done there.
+    pub prot: Prot,
+    /// Whether it is of pages only.
+    pub pages: bool,
 }
 
 /// Leaves that follow each other and say the same.

@@ -51,7 +51,7 @@ fn modules(out: &mut Text) -> Result<(), Errno> {
         let (state, sign) = match module.state() {
             State::Unformed | State::Coming => ("Loading", "+"),
             State::Live => ("Live", ""),
-            State::Going => ("Unloading", "-"),
+            State::Going | State::Gone => ("Unloading", "-"),
         };
         let (at, taints) = (address(body.core.start), body.taints);
         let _ = writeln!(out, " {state} {at} ({taints}{sign})");
@@ -79,13 +79,28 @@ impl Directory for Made {
     }
 }
 
-fn directory(names: impl Fn() -> Vec<Named> + Send + Sync + 'static) -> Node {
+/// `ENODEV`: it has been unloaded since the file was opened.
+fn there(module: &Module) -> Result<(), Errno> {
+    if module.state() == State::Gone {
+        Err(Errno::ENODEV)
+    } else {
+        Ok(())
+    }
+}
+
+/// A directory of a module. Whoever has it open finds nothing there any more when the module is gone.
+fn directory(of: &Arc<Module>, names: impl Fn(&Arc<Module>) -> Vec<Named> + Send + Sync + 'static) -> Node {
+    let of = of.clone();
+    let names = move || there(&of).map_or(Vec::new(), |()| names(&of));
     Node::Directory(0o755, Arc::new(Made(Arc::new(names))))
 }
 
-fn line(text: impl Fn() -> String + Send + Sync + 'static) -> Node {
+/// A file with a line about a module.
+fn line(of: &Arc<Module>, text: impl Fn(&Module) -> String + Send + Sync + 'static) -> Node {
+    let of = of.clone();
     Node::text(move |out| {
-        let _ = writeln!(out, "{}", text());
+        there(&of)?;
+        let _ = writeln!(out, "{}", text(&of));
         Ok(())
     })
 }
@@ -120,7 +135,7 @@ fn parameters(module: &Arc<Module>) -> Vec<Named> {
 }
 
 /// `sections`: where each is. Of several with one name the first.
-fn sections(module: &Module) -> Vec<Named> {
+fn sections(module: &Arc<Module>) -> Vec<Named> {
     let sections = module.body().map_or(&[][..], |body| &body.sections);
     let mut files: Vec<Named> = Vec::new();
     for (name, at) in sections {
@@ -130,8 +145,9 @@ fn sections(module: &Module) -> Vec<Named> {
         if room(&mut files, 1).is_err() {
             return Vec::new();
         }
-        let at = *at as usize;
+        let (of, at) = (module.clone(), *at as usize);
         let node = Node::private(move |out| {
+            there(&of)?;
             let _ = writeln!(out, "{}", address(at));
             Ok(())
         });
@@ -150,45 +166,25 @@ fn holders(module: &Arc<Module>) -> Vec<Named> {
 }
 
 /// The directory of a module.
-fn module(module: &Arc<Module>) -> Vec<Named> {
+fn module(of: &Arc<Module>) -> Vec<Named> {
+    let state = |module: &Module| match module.state() {
+        State::Unformed | State::Coming => "coming",
+        State::Live => "live",
+        State::Going | State::Gone => "going",
+    };
+    let sizes = |module: &Module| module.body().map_or((0, 0), |body| body.sizes());
+    let taints = |module: &Module| module.body().map_or("", |body| body.taints);
     let mut files = Vec::new();
     let mut add = |name: &str, node: Node| files.push((name.as_bytes().to_vec(), node));
-    let of = || module.clone();
-    let m = of();
-    add("refcnt", line(move || format!("{}", m.shown_users())));
-    let m = of();
-    add(
-        "initstate",
-        line(move || {
-            String::from(match m.state() {
-                State::Unformed | State::Coming => "coming",
-                State::Live => "live",
-                State::Going => "going",
-            })
-        }),
-    );
-    let m = of();
-    add(
-        "coresize",
-        line(move || format!("{}", m.body().map_or(0, |body| body.sizes().0))),
-    );
-    let m = of();
-    add(
-        "initsize",
-        line(move || format!("{}", m.body().map_or(0, |body| body.sizes().1))),
-    );
-    let m = of();
-    add(
-        "taint",
-        line(move || String::from(m.body().map_or("", |body| body.taints))),
-    );
-    let m = of();
-    add("holders", directory(move || holders(&m)));
-    let m = of();
-    add("sections", directory(move || sections(&m)));
-    if !parameters(module).is_empty() {
-        let m = of();
-        add("parameters", directory(move || parameters(&m)));
+    add("refcnt", line(of, |module| format!("{}", module.shown_users())));
+    add("initstate", line(of, move |module| String::from(state(module))));
+    add("coresize", line(of, move |module| format!("{}", sizes(module).0)));
+    add("initsize", line(of, move |module| format!("{}", sizes(module).1)));
+    add("taint", line(of, move |module| String::from(taints(module))));
+    add("holders", directory(of, holders));
+    add("sections", directory(of, sections));
+    if !parameters(of).is_empty() {
+        add("parameters", directory(of, parameters));
     }
     files
 }
@@ -199,7 +195,7 @@ struct Modules;
 impl Directory for Modules {
     fn get(&self, name: &[u8]) -> Option<Node> {
         let found = list::named(name).filter(|module| module.body().is_some())?;
-        Some(directory(move || module(&found)))
+        Some(directory(&found, module))
     }
     fn which(&self, name: &[u8]) -> u64 {
         list::named(name).map_or(0, |module| Arc::as_ptr(&module) as u64)

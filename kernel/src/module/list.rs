@@ -33,6 +33,8 @@ pub enum State {
     Live,
     /// It is about to be gone.
     Going,
+    /// It is in the list no more, but somebody has a file of it open.
+    Gone,
 }
 
 /// A module.
@@ -117,7 +119,8 @@ impl Module {
             0 => State::Unformed,
             1 => State::Coming,
             2 => State::Live,
-            _ => State::Going,
+            3 => State::Going,
+            _ => State::Gone,
         }
     }
 
@@ -164,7 +167,7 @@ impl Module {
         match self.state() {
             State::Unformed | State::Coming => i64::from(self.users()) + 1,
             State::Live => i64::from(self.users()),
-            State::Going => -1,
+            State::Going | State::Gone => -1,
         }
     }
 
@@ -287,7 +290,7 @@ pub fn remove(module: &Arc<Module>) {
     let mut new = Vec::with_capacity(look(|list| list.len()));
     look(|list| new.extend(list.iter().filter(|m| !Arc::ptr_eq(m, module)).cloned()));
     replace(new);
-    CHANGED.wake_all();
+    module.set_state(State::Gone);
 }
 
 /// The symbols of all modules.

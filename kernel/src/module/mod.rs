@@ -1,9 +1,9 @@
 //! Loadable modules of the kernel (`docs/modules.md`). `crates/module` reads, lays out and links an object;
 //! this room gives it memory, decides who may use whose symbols, and calls it.
 //!
-//! `load` and `unload` do what the system calls ask, `list` knows the modules and counts who uses them,
-//! `image` is the memory of one, `files` shows them in procfs and sysfs, `params` their parameters, and
-//! `interface` is what they can call.
+//! `load` and `unload` do what the system calls ask, `together` makes one load of several of a file, `list`
+//! knows the modules and counts who uses them, `image` is the memory of one, `files` shows them in procfs and
+//! sysfs, `params` their parameters, and `interface` is what they can call.
 
 mod files;
 mod image;
@@ -11,9 +11,11 @@ mod interface;
 mod list;
 mod load;
 mod params;
+mod together;
 mod unload;
 
 pub use load::{IGNORE_MODVERSIONS, IGNORE_VERMAGIC, load};
+pub use together::together;
 pub use unload::unload;
 
 use crate::fs::procfs::sysctl::kernel::MODULES_DISABLED;

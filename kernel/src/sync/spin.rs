@@ -184,6 +184,19 @@ impl<T: ?Sized> IrqSpinLock<T> {
             None
         }
     }
+    /// Takes a lock that this CPU may already hold (below an NMI, or a fault of the holder): gives up after
+    /// some time.
+    #[cfg_attr(feature = "lockdep", track_caller)]
+    pub fn lock_patiently(&self) -> Option<IrqSpinGuard<'_, T>> {
+        const TRIES: usize = 10_000_000;
+        for _ in 0..TRIES {
+            if let Some(guard) = self.try_lock() {
+                return Some(guard);
+            }
+            irq::spin_hint();
+        }
+        None
+    }
     /// Takes the lock while `_outer` is held, which keeps interrupts and preemption off longer than this lock
     /// is held.
     #[inline]

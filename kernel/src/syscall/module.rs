@@ -1,7 +1,7 @@
 //! System calls that load and unload modules of the kernel.
 
 use super::file::file;
-use crate::fs::file::FileMode;
+use crate::fs::file::{File, FileMode};
 use crate::mm::copy::{UserString, zeroed};
 use crate::mm::user::read_bytes;
 use crate::module::{self, IGNORE_MODVERSIONS, IGNORE_VERMAGIC};
@@ -33,9 +33,7 @@ fn parameters(at: usize) -> Result<Vec<u8>, Errno> {
 }
 
 /// The whole content of a regular file. `ETXTBSY`: somebody may write it.
-fn content(fd: i32) -> Result<Vec<u8>, Errno> {
-    let file = file(fd)?;
-    file.check(FileMode::READ)?;
+fn content(file: &File) -> Result<Vec<u8>, Errno> {
     if !file.is_regular() {
         return Err(Errno::EINVAL);
     }
@@ -80,11 +78,15 @@ crate::syscalls! {
         if flags & !(IGNORE_MODVERSIONS | IGNORE_VERMAGIC | COMPRESSED) != 0 {
             return Err(Errno::EINVAL);
         }
-        let file = content(fd)?;
-        if flags & COMPRESSED != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        module::load(file, || parameters(args), flags)?;
+        let file = file(fd)?;
+        file.check(FileMode::READ)?;
+        module::together(file.inode(), || {
+            let content = content(&file)?;
+            if flags & COMPRESSED != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            module::load(content, || parameters(args), flags)
+        })?;
         Ok(0)
     }
     fn delete_module(name: usize, flags: u32) {

@@ -4,8 +4,10 @@
 LIMEN_MODULE("bad", "Dual MIT/GPL");
 
 static int error = 19;
+static unsigned int slow;
 static bool leave;
 LIMEN_PARAM(error, int, 0);
+LIMEN_PARAM(slow, uint, 0);
 LIMEN_PARAM(leave, bool, 0);
 
 static void expired(void *data) {
@@ -19,6 +21,8 @@ static int show(struct limen_text *out, void *data) {
 }
 
 static int start(void) {
+    if (slow)
+        limen_sleep_ms(slow);
     if (leave) {
         limen_timer_start(limen_timer_create(expired, 0), 3600000000000ull);
         limen_proc_create("bad", 0444, show, 0);

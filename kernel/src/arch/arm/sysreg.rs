@@ -296,9 +296,12 @@ pub fn clean(address: usize) {
     unsafe { write!(DCCMVAC, address as u32) }
 }
 
-/// This CPU's `MPIDR`.
+/// The affinity fields of `MPIDR`.
+pub const AFFINITY: u64 = 0xff_ffff;
+
+/// This CPU's affinity.
 pub fn affinity() -> u64 {
-    u64::from(read!(MPIDR))
+    u64::from(read!(MPIDR)) & AFFINITY
 }
 
 /// `CONTEXTIDR` with short descriptors: the low byte is the address space's identifier.

@@ -8,6 +8,7 @@
 //! size changes.
 
 use super::{cpus, sysreg};
+use crate::sync::MAX_CPUS;
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use limen_linear_map::{Rule, rule};
@@ -44,6 +45,12 @@ const KNOWN: [Known; 6] = [
 
 /// Implementer 0 is for software, `Q` is QEMU's `max`: it says what it has.
 const SOFTWARE: (u64, u64) = (0, b'Q' as u64);
+
+/// This CPU's number, by its affinity: it may have no local block yet.
+fn own_number() -> usize {
+    let own = sysreg::affinity();
+    (0..MAX_CPUS).find(|&cpu| cpus::mpidr(cpu) == own).unwrap_or(0)
+}
 
 /// Whether this CPU, of that number, can.
 fn has(cpu: usize) -> bool {
@@ -88,7 +95,7 @@ pub(super) fn init(words: &str) {
 /// that, its starter must see to it ([`receive`]). Until then it uses the image and its stack only, and it
 /// keeps no translation from before.
 pub(super) fn arrive() {
-    if FORCE.load(Relaxed) || has(cpus::own_number()) {
+    if FORCE.load(Relaxed) || has(own_number()) {
         return;
     }
     if live() {

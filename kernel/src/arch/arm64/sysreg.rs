@@ -58,20 +58,38 @@ pub const SCTLR_EL1_OFF: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 |
 /// `MAIR_EL1`: attribute 0 is device memory nGnRE, 1 is normal write-back, 2 is normal non-cached.
 pub const MAIR_EL1: u64 = 0x04 | 0xff << 8 | 0x44 << 16;
 
-/// `TG0` and `TG1` of `TCR_EL1` for the page size, and where `ID_AA64MMFR0_EL1` says whether the processor
-/// has it: the field's first bit, and what it then says, from the least to the most.
-const GRANULE: (u64, u64, u32, (u64, u64)) = match PAGE_SHIFT {
-    12 => (0, 2, 28, (0, 7)),
-    14 => (2, 1, 20, (1, 15)),
-    _ => (1, 3, 24, (0, 7)),
+/// How registers name the page size.
+struct Granule {
+    /// In `TCR_EL1`, for the lower half of the addresses and for the upper one.
+    tg0: u64,
+    tg1: u64,
+    /// The first bit of the field of `ID_AA64MMFR0_EL1` that says whether the processor has such pages, and
+    /// what it then says: the least and the most.
+    shift: u32,
+    least: u64,
+    most: u64,
+}
+
+const GRANULE: Granule = {
+    let (tg0, tg1, shift, least, most) = match PAGE_SHIFT {
+        12 => (0, 2, 28, 0, 7),
+        14 => (2, 1, 20, 1, 15),
+        _ => (1, 3, 24, 0, 7),
+    };
+    Granule {
+        tg0,
+        tg1,
+        shift,
+        least,
+        most,
+    }
 };
 
 /// Whether the processor has pages of the size the kernel was built for.
 #[inline(always)]
 pub fn has_page_size() -> bool {
-    let (least, most) = GRANULE.3;
-    let says = read!("id_aa64mmfr0_el1") >> GRANULE.2 & 15;
-    least <= says && says <= most
+    let says = read!("id_aa64mmfr0_el1") >> GRANULE.shift & 15;
+    (GRANULE.least..=GRANULE.most).contains(&says)
 }
 
 /// `TCR_EL1` without the fields that depend on the processor (IPS, AS, HA): 48-bit user and kernel halves,
@@ -81,8 +99,8 @@ pub const TCR_EL1: u64 = 16 // T0SZ
     | 1 << 8 | 1 << 10 | 3 << 12 // IRGN0, ORGN0, SH0
     | 16 << 16 // T1SZ
     | 1 << 24 | 1 << 26 | 3 << 28 // IRGN1, ORGN1, SH1
-    | GRANULE.0 << 14
-    | GRANULE.1 << 30
+    | GRANULE.tg0 << 14
+    | GRANULE.tg1 << 30
     | 1 << 37; // TBI0
 
 /// `SPSR`: EL1 with its own stack pointer, everything masked.
@@ -179,9 +197,11 @@ mod shared {
         // SAFETY: cleaning a cache line changes nothing.
         unsafe { asm!("dc cvac, {}", in(reg) address, options(nostack, preserves_flags)) }
     }
-    /// This CPU's `MPIDR_EL1`.
+    /// The affinity fields of `MPIDR_EL1`.
+    pub const AFFINITY: u64 = 0xff_00ff_ffff;
+    /// This CPU's affinity.
     pub fn affinity() -> u64 {
-        super::read!("mpidr_el1")
+        super::read!("mpidr_el1") & AFFINITY
     }
     /// This CPU's block (`TPIDR_EL1`).
     #[inline(always)]

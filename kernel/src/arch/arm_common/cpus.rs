@@ -1,7 +1,7 @@
 //! The CPUs: which there are, the block of this one, the thread that it runs, and what a CPU that starts has
 //! to know. How they are started is `smp`'s.
 
-use super::sysreg;
+use super::sysreg::{self, AFFINITY};
 use crate::sched::{CpuData, cpu::CpuLocal};
 use crate::sync::MAX_CPUS;
 use crate::task::ThreadInfo;
@@ -55,19 +55,12 @@ impl Start {
     }
 }
 
-/// The affinity bits of `MPIDR`.
-const AFFINITY: u64 = if cfg!(target_pointer_width = "64") {
-    0xff_00ff_ffff
-} else {
-    0xff_ffff
-};
-
 /// The boot CPU's block, and the thread that boots. The first thing Rust does where the kernel is linked.
 pub(super) fn init_boot(thread: *const ThreadInfo) {
     sysreg::set_local(&raw const BOOT_LOCAL);
     // SAFETY: interrupts are off, and this is the boot stack.
     unsafe { set_current(thread, 0) }
-    MPIDR[0].store(sysreg::affinity() & AFFINITY, Ordering::Relaxed);
+    MPIDR[0].store(sysreg::affinity(), Ordering::Relaxed);
 }
 
 /// The boot CPU's interrupt stack.
@@ -95,14 +88,6 @@ pub(super) fn note(each: impl FnOnce(&mut dyn FnMut(usize, u64) -> bool) -> usiz
 /// The affinity of CPU `cpu`.
 pub(super) fn mpidr(cpu: usize) -> u64 {
     MPIDR[cpu].load(Ordering::Relaxed)
-}
-
-/// This CPU's number, by its affinity: for one that has no local block yet.
-#[cfg(target_pointer_width = "64")]
-pub(super) fn own_number() -> usize {
-    let own = sysreg::affinity() & AFFINITY;
-    let is_own = |mpidr: &AtomicU64| mpidr.load(Ordering::Relaxed) == own;
-    MPIDR.iter().position(is_own).unwrap_or(0)
 }
 
 /// This CPU's local block. The caller must not be migrated while it uses it (interrupts or preemption off).

@@ -36,6 +36,7 @@ global_asm!(
     b       3f
     // As the first CPU's `smp::Start`, without an argument.
 2:  .quad   __boot_stack_top - {least}, {primary}, {boot}
+    .size   _start, . - _start
     "#,
     // r3: its `smp::Start`, a physical address.
     function!("secondary_start", ".head.text"),

@@ -121,7 +121,7 @@ impl Driver for Line {
 
 impl log::Console for Port {
     fn write(&self, bytes: &[u8]) {
-        let Some(mut uart) = log::lock_patiently(&self.uart) else {
+        let Some(mut uart) = self.uart.lock_patiently() else {
             return;
         };
         for byte in bytes {

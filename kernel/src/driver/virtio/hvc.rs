@@ -143,7 +143,7 @@ struct Log {
 
 impl log::Console for Log {
     fn write(&self, bytes: &[u8]) {
-        let Some(mut line) = log::lock_patiently(&self.line) else {
+        let Some(mut line) = self.line.lock_patiently() else {
             return;
         };
         let (text, len) = &mut *line;
@@ -172,7 +172,7 @@ impl Log {
         };
         // The host may have stopped reading: give up after a while.
         for _ in 0..1_000_000 {
-            let Some(mut inner) = log::lock_patiently(&port.console.inner) else {
+            let Some(mut inner) = port.console.inner.lock_patiently() else {
                 return;
             };
             inner.reap(port.id);

@@ -2,7 +2,7 @@
 //! that can be written and executed is found.
 
 use super::selftest::{Block, pattern_word};
-use super::{Reason, reset, set_present, set_read_only, set_writable};
+use super::{Reason, Window, reset, set_present, set_read_only, set_writable};
 use crate::arch::mmu::{self, Entry};
 use crate::arch::nofault::{get_kernel_nofault, put_kernel_nofault};
 use crate::check;
@@ -23,6 +23,14 @@ pub const TESTS: &[Test] = &[
     ),
     ("writes to the image's text and constants fault", image_is_fixed),
     ("what only boot needed is memory as any other", boot_only),
+    (
+        "what only boot needs is in no block with other parts",
+        boot_only_is_apart,
+    ),
+    (
+        "a table in the block that is changed is written through the window",
+        through_window,
+    ),
     ("a page that can be written and executed is found", planted),
 ];
 
@@ -157,6 +165,78 @@ fn boot_only() -> Result<(), &'static str> {
         check!(access.contains(Access::WRITE) && !access.contains(Access::EXECUTE));
     }
     check!(!init_memory::is_freed(boot_only as *const () as usize));
+    Ok(())
+}
+
+/// Wherever the image lies, what is given back after boot is in no block with what stays: when it is, sizes
+/// may not change any more while others read.
+fn boot_only_is_apart() -> Result<(), &'static str> {
+    const PAGE: u64 = PAGE_SIZE as u64;
+    let image = |text: u64, sizes: [u64; 6]| {
+        let mut at = text;
+        let rest = sizes.map(|pages| {
+            at += pages * PAGE;
+            at
+        });
+        let [rodata, init, data, init_end, guard, end] = rest;
+        kernel_map::Image::new([text, rodata, init, data, init_end, guard, end], 0)
+    };
+    let images = [
+        crate::arch::kernel_map::image(),
+        // Everything but the data is in one block; the data that follow are as large.
+        image(64 << 20, [0x80, 0x40, 0x10, 0x10, 0x800, 0x20]),
+        image(64 << 20, [0x1, 0x1, 0x1, 0x1, 0x1, 0x2]),
+    ];
+    for image in images {
+        for (runs_here, block) in [(false, 1), (true, 1), (false, 2 << 20), (true, 2 << 20)] {
+            let mut at = 0;
+            for part in image.parts(runs_here, block).filter(|part| part.start < part.end) {
+                let inside = |bound| part.start < bound && bound < part.end;
+                check!(part.pages || !inside(image.init) && !inside(image.init_end));
+                // Nothing is missing but the guard page, and nothing is there twice.
+                check!(
+                    part.start == at || runs_here && (at, part.start) == (image.guard, image.guard + PAGE)
+                );
+                at = part.end;
+            }
+            check!(at == u64::MAX);
+        }
+    }
+    Ok(())
+}
+
+/// Only where others wait for changes of size.
+fn through_window() -> Result<(), &'static str> {
+    let map = super::map();
+    if !map.rule.parks(map.rule.table) {
+        return Ok(());
+    }
+    const INDEX: usize = 5;
+    const OFFSET: usize = INDEX * size_of::<mmu::Slot>();
+    let (closed, open) = (Block::new()?, Block::new()?);
+    let start = crate::arch::kernel_map::address(closed.at());
+    let slot = |window: &mut Window, block: &Block, page| {
+        window.slot(linear_map::Table(block.phys(page).as_u64()), INDEX) as usize
+    };
+    let linear = |block: &Block, page| block.at() + page * PAGE_SIZE + OFFSET;
+    for (page, value) in [(3, 1), (8, 2), (15, 3), (3, 4)] {
+        // Nothing else may use the window meanwhile.
+        let lock = super::MAP.lock();
+        let mut window = Window::open(start, start + (16 * PAGE_SIZE) as u64);
+        let at = slot(&mut window, &closed, page);
+        let same = slot(&mut window, &closed, page) == at;
+        let elsewhere = at != linear(&closed, page) && vmap::contains(at);
+        let written = write(at, value) && read(linear(&closed, page)) == Some(value);
+        // What is not in the block is written where it is.
+        let outside = slot(&mut window, &open, page) == linear(&open, page)
+            && slot(&mut window, &closed, 16) == linear(&closed, 16);
+        window.close();
+        let gone = read(at).is_none();
+        drop(lock);
+        check!(same && elsewhere);
+        check!(written && outside);
+        check!(gone);
+    }
     Ok(())
 }
 

@@ -53,13 +53,8 @@ impl Tables for Live {
             }
             if n == from {
                 // It may still be the same but for what the processor writes itself.
-                let linear_map::Entry::Leaf(found) = self.read(table, level, index + n) else {
-                    return None;
-                };
-                if found.attributes != leaf.attributes || found.phys != leaf.phys + n as u64 * size {
-                    return None;
-                }
-                grouped += usize::from(found.grouped);
+                let found = self.read(table, level, index + n);
+                grouped += usize::from(found.is_like(leaf, n as u64 * size)?);
                 n += 1;
             }
         }
@@ -317,7 +312,7 @@ impl Window {
     }
 
     /// Where an entry is written.
-    fn slot(&mut self, table: Table, index: usize) -> *const mmu::Slot {
+    pub(super) fn slot(&mut self, table: Table, index: usize) -> *const mmu::Slot {
         if !(self.closed.0..self.closed.1).contains(&table.0) {
             return slot(table, index);
         }

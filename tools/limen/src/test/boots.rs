@@ -12,10 +12,8 @@ use crate::arch::Arch;
 const SCRIPT: &str = "echo up; nproc; cat /proc/self/comm; (echo sub; exit 3); echo $?\n";
 
 fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<String> {
-    let mut guest = Guest::new(context, arch).smp(smp).timeout(60).script(SCRIPT);
-    for option in options {
-        guest = guest.option(*option);
-    }
+    let guest = Guest::new(context, arch).smp(smp).timeout(60).script(SCRIPT);
+    let guest = guest.options(options);
     let began = std::time::Instant::now();
     let ran = guest.run_well()?;
     if ran.text() != format!("up\n{smp}\ncat\nsub\n3\n") {
@@ -52,7 +50,7 @@ fn debug_pagealloc(context: &Context, arch: Arch) -> Result<String> {
     boot(context, arch, 2, &[ON])?;
     let guest = Guest::new(context, arch).smp(2).timeout(120);
     let words = ["--append=limen.selftest", "--append=limen.use_after_free", ON];
-    let ran = words.into_iter().fold(guest, Guest::option).run()?;
+    let ran = guest.options(&words).run()?;
     if !ran
         .log
         .lines()
@@ -70,11 +68,7 @@ fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
 
 /// The same in this guest, whose log must say that.
 fn selftest_in(guest: Guest, options: &[&str], says: &str) -> Result<String> {
-    let mut guest = guest.option("--append=limen.selftest");
-    for option in options {
-        guest = guest.option(*option);
-    }
-    let ran = guest.run()?;
+    let ran = guest.option("--append=limen.selftest").options(options).run()?;
     let Some(line) = ran
         .log
         .lines()
@@ -126,11 +120,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
         ("rcu-stall", "rcu_preempt detected stalls on CPUs"),
     ];
     let options: &[_] = &flavour::LOCKDEP.options();
-    let guest = |smp| {
-        options
-            .iter()
-            .fold(Guest::new(context, arch).smp(smp), |g, o| g.option(*o))
-    };
+    let guest = |smp| Guest::new(context, arch).smp(smp).options(options);
     for smp in [1, 2, 4, 8] {
         boot(context, arch, smp, options)?;
     }
@@ -193,9 +183,7 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
 fn crowd(context: &Context, arch: Arch, options: &[&str]) -> Result<()> {
     let script = "mkfifo /tmp/f; exec 3<>/tmp/f; for i in $(seq 200); do read x </tmp/f & done; kill $(jobs \
         -p); wait; echo all\n";
-    let guest = options
-        .iter()
-        .fold(Guest::new(context, arch).smp(4).timeout(60), |g, o| g.option(*o));
+    let guest = Guest::new(context, arch).smp(4).timeout(60).options(options);
     let ran = guest.script(script).run_well()?;
     if ran.text() != "all\n" {
         bail!("not all of them began\n{}", ran.everything());
@@ -220,10 +208,8 @@ fn short_descriptors(context: &Context, arch: Arch) -> Result<Verdict> {
     )?;
     crowd(context, arch, options)?;
     let tests = selftest(context, arch, options)?;
-    let mut guest = options.iter().fold(
-        Guest::new(context, arch).smp(4).timeout(400).option("--mem=2G"),
-        |g, o| g.option(*o),
-    );
+    let guest = Guest::new(context, arch).smp(4).timeout(400).option("--mem=2G");
+    let mut guest = guest.options(options);
     let programs = [
         ("registers", "registers"),
         ("registers", "storm"),

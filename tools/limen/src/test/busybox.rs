@@ -22,9 +22,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
                 .timeout(1200)
                 .script("sh /cases/run\n")
         };
-        let ours = options
-            .iter()
-            .fold(Guest::new(context, arch), |g, option| g.option(*option));
+        let ours = Guest::new(context, arch).options(options);
         cases::compare(cases, guest(ours), guest(Guest::linux(arch)?))
     };
     let (idle, busy) = std::thread::scope(|scope| {

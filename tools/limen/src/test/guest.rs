@@ -99,6 +99,11 @@ impl Guest {
         self
     }
 
+    /// More options of `limen run`.
+    pub fn options(self, options: &[&str]) -> Guest {
+        options.iter().fold(self, |guest, option| guest.option(*option))
+    }
+
     /// Seconds after which the guest is killed.
     pub fn timeout(mut self, seconds: u32) -> Guest {
         self.arguments.retain(|a| !a.starts_with("--timeout="));

@@ -85,8 +85,8 @@ fn pressure(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> 
         /memory rounds 1000; echo rounds $?
         echo end\n";
     let guest = Guest::new(context, arch).smp(2).option("--mem=128M").timeout(400);
-    let guest = options.iter().fold(guest, |guest, option| guest.option(*option));
     let ran = guest
+        .options(options)
         .option(format!("--add={}:/memory", program.display()))
         .script(script)
         .run()?;

@@ -28,14 +28,12 @@ fn run(
 ) -> Result<Verdict> {
     let program = agent::program_in(arch, "abi", program)?;
     let (mem, args) = memory(arch);
-    let mut guest = Guest::new(context, arch)
+    let guest = Guest::new(context, arch)
         .smp(cpus)
         .timeout(seconds)
         .option(mem)
-        .option(format!("--add={}:/test", program.display()));
-    for option in options {
-        guest = guest.option(*option);
-    }
+        .option(format!("--add={}:/test", program.display()))
+        .options(options);
     let ran = with_modules(guest, arch)?
         .script(&format!("/test {} && dmesg | grep vmap80:\n", args.join(" ")))
         .run()?;

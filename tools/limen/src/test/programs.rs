@@ -160,11 +160,6 @@ fn on_pages(arch: Arch, flavour: &'static Flavour) -> [Step; 3] {
     [abi, threads.alone(), hostile]
 }
 
-/// `guest`, with more options.
-fn with(guest: Guest, options: &[&str]) -> Guest {
-    options.iter().fold(guest, |guest, option| guest.option(*option))
-}
-
 /// `calls` hostile calls per user. `options` choose the kernel.
 fn hostile(context: &Context, arch: Arch, calls: u32, options: &[&str]) -> anyhow::Result<Verdict> {
     let program = agent::program(arch, "hostile")?;
@@ -178,7 +173,7 @@ fn hostile(context: &Context, arch: Arch, calls: u32, options: &[&str]) -> anyho
              cd /; rm -rf /tmp/h; sleep 1; free\n"
         );
         let guest = Guest::new(context, arch).smp(2).timeout(500).option("--mem=256M");
-        let guest = with(guest, options);
+        let guest = guest.options(options);
         let ran = guest
             .option(format!("--add={}:/hostile", program.display()))
             .script(&script)
@@ -212,7 +207,7 @@ fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdic
         .timeout(300)
         // Linux before 6.5 has it off.
         .option("--append=secretmem.enable=1");
-    let mut guest = with(guest, options);
+    let mut guest = guest.options(options);
     for name in ASKING {
         let program = agent::program_in(arch, "abi", name)?;
         guest = guest.option(format!("--add={}:/{name}", program.display()));
@@ -245,7 +240,7 @@ fn threads(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Ve
     ];
     let mut said = Vec::new();
     for (library, program, tree) in programs {
-        let guest = with(Guest::new(context, arch).smp(4), options);
+        let guest = Guest::new(context, arch).smp(4).options(options);
         let program = program.display();
         let ran = match tree {
             Some(tree) => guest

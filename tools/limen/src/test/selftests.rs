@@ -79,11 +79,7 @@ pub fn run(
         .smp(4)
         .timeout(seconds)
         .option(format!("--add={}:/t", programs.display()));
-    let ran = options
-        .iter()
-        .fold(guest, |g, o| g.option(*o))
-        .script(script)
-        .run()?;
+    let ran = guest.options(options).script(script).run()?;
     let text = ran.text();
     let count = text
         .lines()

@@ -136,9 +136,8 @@ fn run(context: &Context, arch: Arch, options: &[&str], name: &str, text: &str) 
         .option("--env=GLIBC_TUNABLES=glibc.pthread.rseq=0")
         .option(format!("--root={}", root.display()))
         .option(format!("--add={}:/job", job.display()));
-    options
-        .iter()
-        .fold(guest, |g, o| g.option(*o))
+    guest
+        .options(options)
         .program(&["/usr/bin/stress-ng", "--job", "/job"])
         .run()
 }

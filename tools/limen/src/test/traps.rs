@@ -39,9 +39,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
                 .timeout(300)
                 .script("sh /cases/run\n")
         };
-        let ours = options
-            .iter()
-            .fold(Guest::new(context, arch), |g, option| g.option(*option));
+        let ours = Guest::new(context, arch).options(options);
         cases::compare(&script, guest(ours), guest(Guest::linux(arch)?))
             .map_err(|error| error.context(format!("on {model}")))?;
     }

@@ -56,11 +56,10 @@ pub(super) fn guest_programs(context: &Context, arch: Arch) -> Result<Verdict> {
         ("a shell for others", &["--with=sh"], &[&memory, "nothing"], ""),
     ];
     for (what, options, program, wanted) in cases {
-        let mut guest = Guest::new(context, arch);
-        for option in options {
-            guest = guest.option(*option);
-        }
-        let ran = guest.program(program).run()?;
+        let ran = Guest::new(context, arch)
+            .options(options)
+            .program(program)
+            .run()?;
         let right = ran.status == 0 && ran.text() == wanted;
         check(what, right, || ran.everything())?;
     }
