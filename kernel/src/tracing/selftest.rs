@@ -1,14 +1,14 @@
 //! The room's own tests (see `boot::selftest`).
 
 use super::buffer::Buffer;
-use super::record::common;
 use super::names::{Events, set_events};
+use super::record::common;
 use super::{Instance, Names, Tracer, make, read, remove, tracers};
 use crate::check;
 use crate::sched::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
 use crate::sync::MAX_CPUS;
-use alloc::sync::Arc;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
@@ -20,7 +20,10 @@ use limen_trace_text::{Entry, Flags, Kind, Options, World};
 pub const TESTS: &[crate::selftest::Test] = &[
     ("without tracing there are no buffers", nothing),
     ("records say in which context they were made", contexts),
-    ("a reader beside writers finds every record, or that it is lost", reader),
+    (
+        "a reader beside writers finds every record, or that it is lost",
+        reader,
+    ),
     ("snapshots beside writers lose nothing", snapshots),
     ("buffers change their size with their records", sizes),
     ("an instance that is used stays", used),
@@ -154,7 +157,10 @@ impl Writers {
     }
 
     fn all(&self) -> u64 {
-        let interrupts = self.interrupts.iter().map(|n| u64::from(n.load(Ordering::Relaxed)));
+        let interrupts = self
+            .interrupts
+            .iter()
+            .map(|n| u64::from(n.load(Ordering::Relaxed)));
         u64::from(self.each) * online().count() as u64 + interrupts.sum::<u64>()
     }
 }
@@ -267,7 +273,9 @@ fn sizes() -> Result<(), &'static str> {
     for n in 0..2000 {
         instance.record(Kind::RAW_DATA, [0, n]);
     }
-    let first = read::consume(&instance.main, None, |entry, lost| entry.u32(COMMON + 4) == 0 && lost == 0);
+    let first = read::consume(&instance.main, None, |entry, lost| {
+        entry.u32(COMMON + 4) == 0 && lost == 0
+    });
     check!(first == Some(true));
     instance.clear(None).map_err(|_| "not emptied")?;
     check!(read::counts(&instance.main, None) == (0, 0));
