@@ -284,18 +284,17 @@ pub fn exchange(main: &Buffer, spare: &Buffer, only: Option<usize>) -> Result<()
         // Nobody is in it: it is off, and was waited for when it became a spare.
         next.reset().map_err(errno)?;
         next.ring().enable();
-        let former = ours.live.replace(Some(next.ring().0.clone()));
-        if let Some(former) = &former {
-            former.0.disable();
-        }
-        drop(former);
+        drop(ours.live.replace(Some(next.ring().0.clone())));
     }
-    // Whoever found a former ring has ended.
+    // Whoever found a former ring has ended. It stays on until then: what they record must not be lost.
     rcu::synchronize_expedited();
     for (ours, theirs) in pairs() {
         let mut first = ours.reader.lock();
         let mut second = theirs.reader.lock_nested(1);
         core::mem::swap(&mut *first, &mut *second);
+        if let Some(former) = second.as_ref() {
+            former.ring().disable();
+        }
     }
     Ok(())
 }
