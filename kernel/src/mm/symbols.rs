@@ -112,7 +112,11 @@ impl Symbol {
             return write!(out, "{:#x}", self.0);
         }
         result?;
-        if offset { write!(out, "+{behind:#x}") } else { Ok(()) }
+        if offset {
+            write!(out, "+{behind:#x}")
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes its short name, which has no spaces, with how far behind the symbol's beginning it is or without.

@@ -38,7 +38,9 @@ fn events(instance: &Arc<Instance>) -> Vec<(&'static str, One)> {
                 Ok(())
             })
         }),
-        ("enable", |instance| setting(BOTH, instance, show_enable, store_enable)),
+        ("enable", |instance| {
+            setting(BOTH, instance, show_enable, store_enable)
+        }),
         ("ftrace", |instance| {
             let all = ALL.iter().map(|fixed| (fixed.name, (instance.clone(), fixed)));
             Node::Directory(DIRECTORY, Arc::new(Names(all.collect(), kind)))
