@@ -11,7 +11,8 @@ use limen_bpf::{Action, Data, Verdict};
 use limen_entry::Frame as _;
 use limen_linux_abi::Errno;
 
-/// Whether the call in `frame` may run. If not, its result is in the frame. May sleep, and may end the thread.
+/// Whether the call in `frame` may run. If not, its result is in the frame. May sleep, and may end the
+/// thread.
 #[inline(always)]
 pub fn allows(frame: &mut Frame) -> bool {
     let task = current();
@@ -52,7 +53,9 @@ fn data(frame: &Frame) -> Data {
 /// Strict mode: any call but four ends the thread as `SIGKILL` would.
 fn strict(frame: &Frame) -> bool {
     let number = frame.syscall_number();
-    let name = usize::try_from(number).ok().and_then(crate::arch::NATIVE_ABI.name_of);
+    let name = usize::try_from(number)
+        .ok()
+        .and_then(crate::arch::NATIVE_ABI.name_of);
     if matches!(name, Some("read" | "write" | "exit" | SIGRETURN)) {
         return true;
     }

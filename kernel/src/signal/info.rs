@@ -53,8 +53,8 @@ const POINTER: usize = size_of::<usize>() / 4;
 /// them.
 const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
-/// The word `si_errno`. It is less than 65,536 in everything that the kernel sends. While a timer's signal is pending it is
-/// `AWAITED`.
+/// The word `si_errno`. It is less than 65,536 in everything that the kernel sends. While a timer's signal is
+/// pending it is `AWAITED`.
 const ERRNO: usize = 1;
 const AWAITED: u32 = 0x5449_4d45;
 

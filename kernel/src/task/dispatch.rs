@@ -1,5 +1,5 @@
-//! Syscall user dispatch (`PR_SET_SYSCALL_USER_DISPATCH`): what a thread has chosen. `filter::dispatch` decides
-//! about each call with it. Only the thread itself uses its state.
+//! Syscall user dispatch (`PR_SET_SYSCALL_USER_DISPATCH`): what a thread has chosen. `filter::dispatch`
+//! decides about each call with it. Only the thread itself uses its state.
 
 use super::Task;
 use crate::mm::user;

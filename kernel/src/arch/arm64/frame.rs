@@ -114,8 +114,8 @@ impl Frame {
     pub fn set_raw_result(&mut self, value: usize) {
         self.regs[0] = value;
     }
-    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`], whatever
-    /// [`limen_entry::Frame::preset_result`] left.
+    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`],
+    /// whatever [`limen_entry::Frame::preset_result`] left.
     #[inline(always)]
     pub fn set_skipped_result(&mut self, value: usize) {
         self.set_raw_result(value);

@@ -131,8 +131,8 @@ impl Frame {
             self.ccr |= CR0_SO;
         }
     }
-    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`], whatever
-    /// [`limen_entry::Frame::preset_result`] left.
+    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`],
+    /// whatever [`limen_entry::Frame::preset_result`] left.
     pub fn set_skipped_result(&mut self, value: usize) {
         // A number that is negative was told to be an error before.
         self.ccr &= !CR0_SO;

@@ -29,7 +29,8 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     let vdso = vdso::map(&image.mm)?;
     become_single(&task)?;
     // Only now: until then another thread could give this one filters and `no_new_privs`
-    // (`SECCOMP_FILTER_FLAG_TSYNC`), and a set-id program must not run under the filters of who is not trusted.
+    // (`SECCOMP_FILTER_FLAG_TSYNC`), and a set-id program must not run under filters of whom it does not
+    // trust.
     let (creds, secure) = new_creds(&task, &program);
     // Another process may share the table and keeps it. Threads of this process are gone by now.
     unshare::unshare_files()?;

@@ -1,5 +1,5 @@
-//! seccomp (`docs/seccomp.md`): the mode and the filters of each thread. Here they are attached, inherited and
-//! given up; `filter::seccomp` asks them about each call.
+//! seccomp (`docs/seccomp.md`): the mode and the filters of each thread. Here they are attached, inherited
+//! and given up; `filter::seccomp` asks them about each call.
 //!
 //! A thread's mode and filters change under the lock of its process's signals: by the thread itself, or by a
 //! sibling that synchronises all threads (`SECCOMP_FILTER_FLAG_TSYNC`). The only filter that can take the
@@ -205,12 +205,7 @@ fn others<'a>(threads: &'a [Arc<Task>], task: &'a Task) -> impl Iterator<Item = 
 }
 
 /// Whether the filters of all threads are among `before`. If not: the id of the first other thread.
-fn can_sync(
-    shared: &Shared<'_>,
-    process: &Process,
-    task: &Task,
-    before: Option<&Filter>,
-) -> Result<(), i32> {
+fn can_sync(shared: &Shared<'_>, process: &Process, task: &Task, before: Option<&Filter>) -> Result<(), i32> {
     for other in others(&process.threads_under(shared), task) {
         let may = match other.seccomp.mode() {
             Mode::Disabled => true,

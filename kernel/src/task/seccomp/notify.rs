@@ -195,8 +195,8 @@ impl Listener {
         self.queue.wake_all();
     }
 
-    /// Asks about the running thread's call and sleeps until there is an answer. `ENOSYS`: nobody listens (any
-    /// more); `ERESTARTSYS`: a signal came first; `ENOMEM`.
+    /// Asks about the running thread's call and sleeps until there is an answer. `ENOSYS`: nobody listens
+    /// (any more); `ERESTARTSYS`: a signal came first; `ENOMEM`.
     pub fn ask(&self, data: Data) -> Result<Answer, Errno> {
         let wait = Arc::new(WaitQueue::new());
         let id = {
@@ -426,7 +426,9 @@ impl Listener {
             let wait = {
                 let mut state = self.state.lock();
                 let at = state.list.partition_point(|waiting| waiting.id < from);
-                let Some(waiting) = state.list.get_mut(at) else { break };
+                let Some(waiting) = state.list.get_mut(at) else {
+                    break;
+                };
                 from = waiting.id + 1;
                 if matches!(waiting.phase, Phase::Replied(_)) {
                     continue;

@@ -54,6 +54,9 @@ const ASKING: &[&str] = &[
     "locks",
     "leases",
     "descriptors",
+    "filters",
+    "listening",
+    "dispatched",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
