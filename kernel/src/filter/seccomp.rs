@@ -11,22 +11,21 @@ use limen_bpf::{Action, Data, Verdict};
 use limen_entry::Frame as _;
 use limen_linux_abi::Errno;
 
-/// Whether the call in `frame` may run. If not, its result is in the frame. May sleep, and may end the
-/// thread.
+/// Whether filters allow the call in `frame` whatever its arguments are.
 #[inline(always)]
-pub fn allows(frame: &mut Frame) -> bool {
-    let task = current();
-    if let Some(filter) = task.filter()
-        && filter.always_allows(frame.syscall_number() as usize)
-    {
-        return true;
-    }
-    decide(frame)
+pub fn always_allows(frame: &Frame) -> bool {
+    let number = frame.syscall_number() as usize;
+    current()
+        .filter()
+        .is_some_and(|filter| filter.always_allows(number))
 }
 
-#[cold]
-#[inline(never)]
-fn decide(frame: &mut Frame) -> bool {
+/// Whether the call in `frame` may run. If not, its result is in the frame. May sleep, and may end the
+/// thread.
+pub fn allows(frame: &mut Frame) -> bool {
+    if always_allows(frame) {
+        return true;
+    }
     // The thread may have seen its work bit, which a sibling set, before what the sibling wrote earlier.
     fence(Ordering::Acquire);
     let task = current();
@@ -56,18 +55,12 @@ fn strict(frame: &Frame) -> bool {
     let name = usize::try_from(number)
         .ok()
         .and_then(crate::arch::NATIVE_ABI.name_of);
-    if matches!(name, Some("read" | "write" | "exit" | SIGRETURN)) {
+    if matches!(name, Some("read" | "write" | "exit" | "rt_sigreturn")) {
         return true;
     }
     log::call(&data(frame), SIGKILL, Action::KillThread, true);
     exit::exit_thread(exit::status_of_signal(SIGKILL, false))
 }
-
-/// The call with which handlers return in strict mode.
-const SIGRETURN: &str = match usize::BITS {
-    32 => "sigreturn",
-    _ => "rt_sigreturn",
-};
 
 fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
     let data = data(frame);

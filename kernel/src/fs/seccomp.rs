@@ -28,7 +28,7 @@ const SEND: u32 = read_write(1, RESP);
 const ID_VALID: u32 = ioc::write(TYPE, 2, 8);
 /// The same, with the direction that Linux gave it first.
 const ID_VALID_WRONG: u32 = ioc::read(TYPE, 2, 8);
-const ADD: u32 = ioc::write(TYPE, 3, 0);
+const ADD: u32 = ioc::write(TYPE, 3, 0) & !ANY;
 const SET_FLAGS: u32 = ioc::write(TYPE, 4, 8);
 
 /// `_IOWR`.
@@ -38,6 +38,8 @@ const fn read_write(number: u8, size: usize) -> u32 {
 
 /// The bits of a command that say how large its argument is (on each ABI only so many are used).
 const SIZE_MASK: u32 = ioc::write(0, 0, 0x1fff) & !ioc::write(0, 0, 0);
+/// The bits of a command that do not matter where the argument may grow: its size, and where it goes.
+const ANY: u32 = SIZE_MASK | ioc::write(0, 0, 0) | ioc::read(0, 0, 0) & !ioc::none(0, 0);
 
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const CONTINUE: u32 = 1;
@@ -153,7 +155,7 @@ impl FileOps for ListenerFile {
             }
             SET_FLAGS if arg & !SYNC_WAKE_UP != 0 => Err(Errno::EINVAL),
             SET_FLAGS => Ok(0),
-            _ if cmd & !SIZE_MASK == ADD => self.add(arg, ((cmd & SIZE_MASK) >> 16) as usize),
+            _ if cmd & !ANY == ADD => self.add(arg, ((cmd & SIZE_MASK) >> 16) as usize),
             _ => Err(Errno::EINVAL),
         }
     }

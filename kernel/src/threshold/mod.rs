@@ -191,6 +191,9 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
         crate::filter::dispatch::take_rolled_back()
     }
     #[inline(always)]
+    fn seccomp_always_allows(&self, frame: &Frame) -> bool {
+        crate::filter::seccomp::always_allows(frame)
+    }
     fn seccomp(&self, frame: &mut Frame) -> SyscallVerdict {
         match crate::filter::seccomp::allows(frame) {
             true => SyscallVerdict::Continue,

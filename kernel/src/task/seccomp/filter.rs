@@ -5,7 +5,7 @@ use super::notify::Listener;
 use crate::arch::{AUDIT_ARCH, index};
 use alloc::sync::Arc;
 use limen_bpf::program::{MAX_COST, PENALTY};
-use limen_bpf::{Bitmap, Program, Verdict, Words};
+use limen_bpf::{Program, Verdict, Words};
 use limen_linux_abi::Errno;
 
 /// For how many system call numbers it is known beforehand whether they are always allowed.
@@ -31,8 +31,8 @@ pub struct Filter {
     depth: usize,
     /// How many instructions they come to, as Linux counts.
     cost: usize,
-    /// The calls that all of them always allow. `None`: this was not found out.
-    always: Option<Bitmap>,
+    /// A bit for each call, by number, that all of them always allow.
+    always: [u64; NUMBERS / 64],
 }
 
 impl NewFilter {
@@ -46,12 +46,13 @@ impl NewFilter {
         if cost > MAX_COST {
             return Err(Errno::ENOMEM);
         }
-        let of_those = before.map(|before| before.always.as_ref());
-        let always = match of_those {
-            Some(None) => None,
-            Some(known) => Bitmap::new(&self.program, AUDIT_ARCH, NUMBERS as u32, known).ok(),
-            None => Bitmap::new(&self.program, AUDIT_ARCH, NUMBERS as u32, None).ok(),
-        };
+        let mut always = [0; NUMBERS / 64];
+        for number in 0..NUMBERS {
+            let may = before.is_none_or(|before| before.always_allows(number));
+            if may && limen_bpf::always_allows(&self.program, AUDIT_ARCH, number as u32) {
+                always[number / 64] |= 1 << (number % 64);
+            }
+        }
         Ok(Arc::new(Filter {
             program: self.program.clone(),
             log: self.log,
@@ -88,11 +89,10 @@ impl Filter {
     /// Whether it and its ancestors allow the call with this number whatever its arguments are.
     #[inline(always)]
     pub fn always_allows(&self, number: usize) -> bool {
-        number < NUMBERS
-            && match &self.always {
-                Some(always) => always.allows(index::within::<NUMBERS>(number) as u32),
-                None => false,
-            }
+        number < NUMBERS && {
+            let number = index::within::<NUMBERS>(number);
+            self.always[number / 64] >> (number % 64) & 1 != 0
+        }
     }
 
     /// What they say of a call, and which of them says so.

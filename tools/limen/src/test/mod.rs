@@ -21,6 +21,7 @@ mod programs;
 mod rcu;
 mod rooms;
 mod rseq;
+mod seccomp;
 pub mod selftests;
 mod stress;
 mod traps;
@@ -146,6 +147,7 @@ fn steps() -> Vec<Step> {
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
+        steps.extend(seccomp::steps(arch));
         steps.extend(rcu::steps(arch));
         steps.extend(stress::steps(arch));
         steps.extend(boots::more_steps(arch));
