@@ -8,9 +8,11 @@
 
 mod filter;
 mod notify;
+mod supervise;
 
 pub use filter::{Filter, NewFilter};
-pub use notify::{Adding, Answer, Listener, Received, Reply};
+pub use notify::{Adding, Answer, Listener, Reply};
+pub use supervise::Received;
 
 use super::{Process, Task, TaskFlags};
 use crate::mm::reserve::room_exact;

@@ -1,6 +1,6 @@
 //! Listeners: a process (the supervisor) decides about calls of threads that have a filter (the targets). A
 //! target puts its call on the listener's list and sleeps until it is answered. The supervisor's side is
-//! called by the listener's file (`fs::seccomp`).
+//! in `supervise`.
 //!
 //! The list is ordered by id, since ids only grow. Whoever changes what a target or a supervisor waits for
 //! does so under the list's lock and wakes afterwards; who waits looks under that lock.
@@ -24,16 +24,6 @@ pub enum Answer {
     Result(usize),
 }
 
-/// What a supervisor is told of a call.
-pub struct Received {
-    /// The call's number, for the answer.
-    pub id: u64,
-    /// The target's thread id.
-    pub tid: i32,
-    /// The call.
-    pub data: Data,
-}
-
 /// A supervisor's answer.
 #[derive(Clone, Copy)]
 pub struct Reply {
@@ -46,7 +36,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> Answer {
         match self {
             Self { runs: true, .. } => Answer::Continue,
             Self { error: 0, value, .. } => Answer::Result(value as usize),
@@ -57,7 +47,7 @@ impl Reply {
 
 /// How far a call has come.
 #[derive(Clone, Copy)]
-enum Phase {
+pub(super) enum Phase {
     /// Nobody has received it yet.
     Asked,
     /// A supervisor knows of it.
@@ -67,14 +57,14 @@ enum Phase {
 }
 
 /// A target that waits.
-struct Waiting {
-    id: u64,
-    tid: i32,
-    data: Data,
-    phase: Phase,
+pub(super) struct Waiting {
+    pub id: u64,
+    pub tid: i32,
+    pub data: Data,
+    pub phase: Phase,
     /// The target has to find out anew how it may be woken.
-    again: bool,
-    wait: Arc<WaitQueue>,
+    pub again: bool,
+    pub wait: Arc<WaitQueue>,
 }
 
 /// A file that a supervisor gives to a target.
@@ -87,8 +77,8 @@ pub struct Adding {
     pub cloexec: bool,
     /// The descriptor is the answer as well.
     pub replies: bool,
-    result: SpinLock<Option<Result<i32, Errno>>>,
-    wait: WaitQueue,
+    pub(super) result: SpinLock<Option<Result<i32, Errno>>>,
+    pub(super) wait: WaitQueue,
 }
 
 impl Adding {
@@ -107,7 +97,7 @@ impl Adding {
         *self.result.lock() = Some(result);
         self.wait.wake_all();
     }
-    fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.result.lock().is_some()
     }
     /// In the target: gives it the descriptor.
@@ -120,50 +110,40 @@ impl Adding {
     }
 }
 
-struct State {
+pub(super) struct State {
     /// Whether there is a file for supervisors.
-    open: bool,
+    pub open: bool,
     /// Whether there is a thread with the filter.
-    watched: bool,
+    pub watched: bool,
     next_id: u64,
     /// How many calls nobody has begun to receive.
-    requests: usize,
-    list: Vec<Waiting>,
+    pub requests: usize,
+    pub list: Vec<Waiting>,
     /// Files for targets, with the ids of their calls.
-    adding: Vec<(u64, Arc<Adding>)>,
+    pub adding: Vec<(u64, Arc<Adding>)>,
 }
 
 impl State {
     fn at(&self, id: u64) -> Option<usize> {
         self.list.binary_search_by_key(&id, |waiting| waiting.id).ok()
     }
-    fn find(&mut self, id: u64) -> Option<&mut Waiting> {
+    pub fn find(&mut self, id: u64) -> Option<&mut Waiting> {
         let at = self.at(id)?;
         self.list.get_mut(at)
     }
-    fn adding_of(&self, id: u64) -> Option<usize> {
+    pub fn adding_of(&self, id: u64) -> Option<usize> {
         self.adding.iter().position(|(of, _)| *of == id)
     }
 }
 
-/// What a supervisor could do now.
-pub struct Events {
-    /// Receive a call.
-    pub receive: bool,
-    /// Answer one.
-    pub reply: bool,
-    /// Nothing any more: no thread has the filter.
-    pub hung_up: bool,
-}
-
 /// A filter's listener.
 pub struct Listener {
-    state: SpinLock<State>,
+    pub(super) state: SpinLock<State>,
     /// Supervisors, and those who poll.
-    queue: WaitQueue,
+    pub(super) queue: WaitQueue,
     /// Once a supervisor knows of a call, only fatal signals interrupt it
     /// (`SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`).
-    killable: bool,
+    pub(super) killable: bool,
 }
 
 impl Listener {
@@ -298,160 +278,5 @@ impl Listener {
         }
         adding.finish(result);
         true
-    }
-
-    /// Receives a call; sleeps until there is one. `ENOENT`: it was interrupted meanwhile, or no thread has
-    /// the filter any more; `ERESTARTSYS`.
-    pub fn receive(&self) -> Result<Received, Errno> {
-        let mut found = None;
-        self.queue.wait_until(|| {
-            let mut state = self.state.lock();
-            if state.requests > 0 {
-                state.requests -= 1;
-                let mut list = state.list.iter_mut();
-                found = list.find(|w| matches!(w.phase, Phase::Asked)).map(|waiting| {
-                    waiting.phase = Phase::Sent;
-                    Received {
-                        id: waiting.id,
-                        tid: waiting.tid,
-                        data: waiting.data,
-                    }
-                });
-                return true;
-            }
-            !state.watched
-        })?;
-        self.queue.wake_all();
-        found.ok_or(Errno::ENOENT)
-    }
-
-    /// A call that was received could not be told to the supervisor: it can be received again.
-    pub fn put_back(&self, id: u64) {
-        let wait = {
-            let mut state = self.state.lock();
-            let Some(waiting) = state.find(id) else { return };
-            if !matches!(waiting.phase, Phase::Sent) {
-                return;
-            }
-            waiting.phase = Phase::Asked;
-            waiting.again = self.killable;
-            let wait = waiting.again.then(|| waiting.wait.clone());
-            state.requests += 1;
-            wait
-        };
-        if let Some(wait) = wait {
-            wait.wake_all();
-        }
-        self.queue.wake_all();
-    }
-
-    /// Answers a call. `ENOENT`: there is none with this id (any more); `EINPROGRESS`: it has not been
-    /// received, or was answered.
-    pub fn reply(&self, id: u64, reply: Reply) -> Result<(), Errno> {
-        let wait = {
-            let mut state = self.state.lock();
-            let waiting = state.find(id).ok_or(Errno::ENOENT)?;
-            if !matches!(waiting.phase, Phase::Sent) {
-                return Err(Errno::EINPROGRESS);
-            }
-            waiting.phase = Phase::Replied(reply.answer());
-            waiting.wait.clone()
-        };
-        wait.wake_all();
-        Ok(())
-    }
-
-    /// Whether a call that was received still waits for its answer. `ENOENT` if not.
-    pub fn check(&self, id: u64) -> Result<(), Errno> {
-        let mut state = self.state.lock();
-        match state.find(id) {
-            Some(waiting) if matches!(waiting.phase, Phase::Sent) => Ok(()),
-            _ => Err(Errno::ENOENT),
-        }
-    }
-
-    /// Gives the target of a call a file, and sleeps until it has it. Returns its descriptor. `ENOENT`,
-    /// `EINPROGRESS` as for [`Self::reply`]; `EBUSY`: it is to be the answer, and the target has not taken
-    /// all others yet; `ESRCH`: the target was interrupted; `ERESTARTSYS`; `ENOMEM`; what the target's table
-    /// of descriptors says.
-    pub fn add(&self, id: u64, adding: &Arc<Adding>) -> Result<i32, Errno> {
-        let wait = {
-            let mut state = room_behind(|| self.state.lock(), |state| &mut state.adding, 1)?;
-            let others = state.adding_of(id).is_some();
-            let waiting = state.find(id).ok_or(Errno::ENOENT)?;
-            if !matches!(waiting.phase, Phase::Sent) {
-                return Err(Errno::EINPROGRESS);
-            }
-            if adding.replies {
-                if others {
-                    return Err(Errno::EBUSY);
-                }
-                // Until the target has the file, which is the only answer. It says what the target gets if
-                // it could not be told that.
-                waiting.phase = Phase::Replied(Answer::Result(Errno::ENOSYS.to_return_value()));
-            }
-            let wait = waiting.wait.clone();
-            state.adding.push((id, adding.clone()));
-            wait
-        };
-        wait.wake_all();
-        if let Err(errno) = adding.wait.wait_until(|| adding.is_finished()) {
-            let taken_back = {
-                let mut state = self.state.lock();
-                let at = state.adding.iter().position(|(_, a)| Arc::ptr_eq(a, adding));
-                let taken_back = at.map(|at| state.adding.remove(at));
-                if taken_back.is_some() && adding.replies && state.open {
-                    // There is no answer after all.
-                    if let Some(waiting) = state.find(id) {
-                        waiting.phase = Phase::Sent;
-                    }
-                }
-                taken_back
-            };
-            if taken_back.is_some() {
-                return Err(errno);
-            }
-            // The target is just installing it, or has done so.
-            adding.wait.wait_until_uninterruptible(|| adding.is_finished());
-        }
-        let result = *adding.result.lock();
-        result.unwrap_or(Err(Errno::ESRCH))
-    }
-
-    /// The file for supervisors is closed: calls that were not answered fail with `ENOSYS`.
-    pub fn close(&self) {
-        let mut from = 0;
-        self.state.lock().open = false;
-        loop {
-            let wait = {
-                let mut state = self.state.lock();
-                let at = state.list.partition_point(|waiting| waiting.id < from);
-                let Some(waiting) = state.list.get_mut(at) else {
-                    break;
-                };
-                from = waiting.id + 1;
-                if matches!(waiting.phase, Phase::Replied(_)) {
-                    continue;
-                }
-                waiting.phase = Phase::Replied(Answer::Result(Errno::ENOSYS.to_return_value()));
-                waiting.wait.clone()
-            };
-            wait.wake_all();
-        }
-    }
-
-    /// Who wants to know of events waits here.
-    pub fn queue(&self) -> &WaitQueue {
-        &self.queue
-    }
-
-    /// What a supervisor could do now.
-    pub fn events(&self) -> Events {
-        let state = self.state.lock();
-        Events {
-            receive: state.list.iter().any(|w| matches!(w.phase, Phase::Asked)),
-            reply: state.list.iter().any(|w| matches!(w.phase, Phase::Sent)),
-            hung_up: !state.watched,
-        }
     }
 }

@@ -158,7 +158,7 @@ fn benchmark(context: &Context, arch: Arch) -> Result<Verdict> {
         "getpid RET_ALLOW 3 filters (full)",
         "getpid RET_ALLOW 4 filters (full)",
     ];
-    let Some(times) = rows.iter().map(|row| of(row)).collect::<Option<Vec<_>>>() else {
+    let Some(times) = rows.iter().map(|&row| of(row)).collect::<Option<Vec<_>>>() else {
         bail!("it said something else\n{text}");
     };
     Ok(Verdict::Passed(format!(
