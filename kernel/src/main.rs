@@ -11,6 +11,7 @@ mod arch;
 mod boot;
 mod cmdline;
 mod driver;
+mod filter;
 mod fs;
 mod ftrace;
 mod mm;

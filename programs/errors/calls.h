@@ -234,6 +234,7 @@ static const struct call calls[] = {
     CALL(prctl, CHANGES,
          OF(1, 2, 3, 4, 7, 8, 15, 16, 21, 23, 24, 28, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47, 9999, -1),
          OF(0, 1, 2, 9, 65, HOLE, OPEN, -1), OF(0, 1), OF(0), OF(0)),
+    CALL(seccomp, CHANGES, OF(1, 2, 3, 4, -1), OF(0, 1, 6, 8, 9, 25, 32, 64, -1), MEMORY),
     CALL(personality, CHANGES, OF(0, 8, 0x0400000, -1)),
 
     /* Identities. */

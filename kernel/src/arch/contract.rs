@@ -107,6 +107,9 @@ owed! {
     Frame::forget_syscall => fn(&mut Frame);
     /// User mode makes the same system call again.
     Frame::rewind_syscall => fn(&mut Frame);
+    /// The call does not run: as if it had not been made, or with this result register.
+    Frame::roll_back_syscall => fn(&mut Frame);
+    Frame::set_skipped_result => fn(&mut Frame, usize);
 }
 const _: fn(&Frame) -> bool = <Frame as limen_entry::Frame>::from_user;
 
@@ -383,6 +386,9 @@ owed! {
     /// Takes everything back from the signal frame at the stack pointer, checked. Thread. Errors: `EFAULT` if
     /// it cannot be read, or is none.
     signal::restore => fn(&mut Frame) -> Result<Restored, Errno>;
+    /// Whether a program goes on there behind the system call of the kernel's own code to which handlers
+    /// return. Thread.
+    signal::is_trampoline => fn(usize) -> bool;
     /// `si_code` of the SIGSEGV for a bad one, if it is not the kernel's.
     signal::BAD_FRAME => Option<i32>;
     /// The least alternate stack.

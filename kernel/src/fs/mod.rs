@@ -52,6 +52,7 @@ mod rcu;
 pub mod readdir;
 pub mod regular;
 pub mod rseq;
+pub mod seccomp;
 pub mod secret;
 pub mod selftest;
 pub mod signalfd;

@@ -168,6 +168,17 @@ impl<T> Shown<T> {
         unsafe { self.object.load(Ordering::Relaxed).as_ref() }
     }
 
+    /// What it holds, where others replace it, too, but never make it go away.
+    ///
+    /// # Safety
+    /// Whatever takes the object's place while the reference lives holds the object, and nothing takes that
+    /// one's place but what holds it in turn.
+    #[inline(always)]
+    pub unsafe fn kept(&self) -> Option<&T> {
+        // SAFETY: the place has a counted reference to the object, or to one that holds it.
+        unsafe { self.object.load(Ordering::Acquire).as_ref() }
+    }
+
     /// [`Self::own`], counted.
     ///
     /// # Safety

@@ -75,6 +75,13 @@ impl CurrentTask {
         let frame = unsafe { &*frame };
         (frame.ip(), frame.sp())
     }
+    /// Its newest seccomp filter.
+    #[inline(always)]
+    pub fn filter(&self) -> Option<&crate::task::seccomp::Filter> {
+        // SAFETY: siblings replace it only by one that descends from it and so holds it
+        // (`task::seccomp::attach`); the thread itself gives it up only at its end.
+        unsafe { self.seccomp.shown().kept() }
+    }
     /// Its credentials.
     #[inline]
     pub fn creds(&self) -> Arc<Creds> {

@@ -39,6 +39,8 @@ pub mod code {
     pub const FPE_FLTRES: i32 = 6;
     pub const FPE_FLTINV: i32 = 7;
     pub const FPE_FLTUNK: i32 = 14;
+    pub const SYS_SECCOMP: i32 = 1;
+    pub const SYS_USER_DISPATCH: i32 = 2;
 }
 
 /// The size in bytes of a program's `siginfo_t`. What the kernel does not keep is zero.
@@ -51,8 +53,8 @@ const POINTER: usize = size_of::<usize>() / 4;
 /// them.
 const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
-/// The word `si_errno`. It is 0 in everything that programs see. While a timer's signal is pending it is
-/// `AWAITED`.
+/// The word `si_errno`. It is less than 65,536 in everything that the kernel sends. While a timer's signal is
+/// pending it is `AWAITED`.
 const ERRNO: usize = 1;
 const AWAITED: u32 = 0x5449_4d45;
 
@@ -104,6 +106,15 @@ impl SigInfo {
         let at = (UNION + 3).next_multiple_of(POINTER);
         info.put_pointer(at, utime);
         info.put_pointer(at + POINTER, stime);
+        info
+    }
+    /// A system call that was refused: `at` is where the program goes on, `number` the call's, `arch` its ABI
+    /// (`AUDIT_ARCH_*`), `errno` a word for the handler, at most 65,535.
+    pub fn refused(code: i32, errno: u16, at: usize, number: i32, arch: u32) -> Self {
+        let mut info = Self::fault(super::SIGSYS, code, at);
+        info.words[ERRNO] = errno.into();
+        info.words[UNION + POINTER] = number as u32;
+        info.words[UNION + POINTER + 1] = arch;
         info
     }
     /// An event of a file: `band` is a set of `poll`'s bits, `fd` the descriptor.

@@ -29,7 +29,7 @@ pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};
 pub(crate) use send::kill_threads;
 pub use send::{
-    charge_to_user, force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many,
+    charge_to_user, end_by, force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many,
     itimer_to_process, keep_sent_to_many, queue_to_member, queue_to_process, queue_to_task,
     send_to_ended_leader, send_to_pgrp, send_to_process, send_to_task, timer_to_process, timer_to_task,
 };

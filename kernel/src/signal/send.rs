@@ -179,14 +179,21 @@ pub fn force_fault(sig: u32, code: i32, addr: usize) {
 pub fn force(sig: u32, info: SigInfo) {
     let task = crate::task::current();
     {
-        let shared = task.process.signals.lock();
-        let mut own = task.signals.lock_under(&shared);
-        let mut table = shared.actions.table.lock_under(&shared);
-        let action = &mut table[sig as usize - 1];
-        let blocked = own.blocked.has(sig);
-        if blocked || action.handler == IGNORE {
-            action.handler = DEFAULT;
-            own.blocked = own.blocked.without(sig);
+        let mut shared = task.process.signals.lock();
+        let default = {
+            let mut own = task.signals.lock_under(&shared);
+            let mut table = shared.actions.table.lock_under(&shared);
+            let action = &mut table[sig as usize - 1];
+            let blocked = own.blocked.has(sig);
+            if blocked || action.handler == IGNORE {
+                action.handler = DEFAULT;
+                own.blocked = own.blocked.without(sig);
+            }
+            action.handler == DEFAULT
+        };
+        if default {
+            // Not even the first process survives that: it would do the same again, for ever.
+            shared.unkillable = false;
         }
     }
     send(&task.process, Target::Task(&task), sig, info, How::Forced);
@@ -197,7 +204,8 @@ pub fn force(sig: u32, info: SigInfo) {
 pub fn force_fatal(sig: u32) {
     let task = crate::task::current();
     {
-        let shared = task.process.signals.lock();
+        let mut shared = task.process.signals.lock();
+        shared.unkillable = false;
         shared.actions.table.lock()[sig as usize - 1].handler = DEFAULT;
         let mut own = task.signals.lock();
         own.blocked = own.blocked.without(sig);
@@ -209,6 +217,13 @@ pub fn force_fatal(sig: u32) {
         SigInfo::kernel(sig),
         How::Forced,
     );
+}
+
+/// Ends the running thread's process as by a signal with these details that nothing can catch, not even an
+/// action that another thread sets at this moment. With no lock held.
+pub fn end_by(info: &SigInfo) -> ! {
+    super::fatal::report(&crate::task::current(), info);
+    exit::exit_group_by_signal(exit::status_of_signal(info.signal(), false))
 }
 
 /// Whether the default action of `sig` ends the process.

@@ -71,6 +71,7 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
     const SET_NAME: u32 = 15;
     const GET_NAME: u32 = 16;
     const GET_SECCOMP: u32 = 21;
+    const SET_SECCOMP: u32 = 22;
     const SET_TIMERSLACK: u32 = 29;
     const GET_TIMERSLACK: u32 = 30;
     const MCE_KILL_GET: u32 = 34;
@@ -79,6 +80,7 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
     const GET_TID_ADDRESS: u32 = 40;
     const SET_THP_DISABLE: u32 = 41;
     const GET_THP_DISABLE: u32 = 42;
+    const SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const RSEQ_SLICE_EXTENSION: u32 = 79;
     const SET_VMA: u32 = 0x5356_4d41;
     let task = current();
@@ -115,7 +117,9 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
             task.set_comm(&name);
         }
         GET_NAME => write_bytes(arg[0], &task.comm())?,
-        GET_SECCOMP => {}
+        GET_SECCOMP => return Ok(task.seccomp.mode() as usize),
+        SET_SECCOMP => return super::seccomp::set_mode(arg[0], arg[1]),
+        SET_SYSCALL_USER_DISPATCH => task.dispatch.set(&task, arg[0], [arg[1], arg[2], arg[3]])?,
         SET_TIMERSLACK => task.set_timer_slack(arg[0] as u64),
         GET_TIMERSLACK => return Ok(usize::try_from(task.timer_slack()).unwrap_or(usize::MAX)),
         // PR_MCE_KILL_DEFAULT.

@@ -26,6 +26,7 @@ mod pipe;
 mod poll;
 mod rseq;
 pub mod sched;
+mod seccomp;
 pub mod signal;
 mod socket;
 mod sockopt;

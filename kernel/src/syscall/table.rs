@@ -26,6 +26,7 @@ const LISTS: &[&[(&str, Handler)]] = &[
     super::poll::HANDLERS,
     super::rseq::HANDLERS,
     super::sched::HANDLERS,
+    super::seccomp::HANDLERS,
     super::signal::HANDLERS,
     super::stat::HANDLERS,
     super::task::HANDLERS,

@@ -73,6 +73,7 @@ pub fn exit_thread(status: i32) -> ! {
     }
     task.exit_code.store(status, Ordering::Relaxed);
     release_mm(&task);
+    super::seccomp::release(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
     task.drop_io();

@@ -4,7 +4,7 @@ use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, user};
+use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, seccomp, user};
 use crate::arch::{self, frame::Frame, switch::Context};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
@@ -489,6 +489,7 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
     if shared.group_exit.is_some() || shared.exec.is_some() {
         return Err(Errno::ERESTARTNOINTR);
     }
+    seccomp::inherit(&shared, parent, task);
     drop(shared);
     process.with_threads(|threads| threads.push(task.clone()));
     // The parent may have a new parent since then.
@@ -532,6 +533,7 @@ fn publish_thread(parent: &Arc<Task>, task: &Arc<Task>) -> Result<(), Errno> {
         }
         signal::stop::join(parent, task, &mut shared);
         process.thread_starts();
+        seccomp::inherit(&shared, parent, task);
         process.threads_under(&shared).push(task.clone());
         pid::register(task, false);
         return Ok(());

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod creds;
+pub mod dispatch;
 pub mod everyone;
 pub mod exec;
 pub mod exit;
@@ -15,6 +16,7 @@ pub mod pid;
 pub mod pidfd;
 pub mod process;
 pub mod rlimit;
+pub mod seccomp;
 pub mod session;
 pub mod thread;
 pub mod timers;

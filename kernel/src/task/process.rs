@@ -361,6 +361,10 @@ impl Process {
     pub(super) fn thread_ends(&self) -> bool {
         self.live.fetch_sub(1, Ordering::AcqRel) == 1
     }
+    /// Whether no thread but the running one is left that has not begun to end.
+    pub fn is_last_thread(&self) -> bool {
+        self.live.load(Ordering::Relaxed) == 1
+    }
     /// Its process group.
     pub fn group(&self) -> Arc<ProcessGroup> {
         self.group.lock().clone()

@@ -157,6 +157,10 @@ pub struct Task {
     /// The sockets that it is just closing.
     pub closing: SpinLock<crate::fs::closing::Closing>,
     minor_faults: AtomicUsize,
+    /// Its seccomp mode and filters.
+    pub seccomp: super::seccomp::Seccomp,
+    /// Its choice of which calls become signals.
+    pub dispatch: super::dispatch::UserDispatch,
 }
 
 /// What a new thread is made of. What it shares with its parent is an `Arc` of the same object.
@@ -228,6 +232,8 @@ impl Task {
             personality: AtomicU32::new(0),
             closing: SpinLock::new(crate::fs::closing::Closing::new()),
             minor_faults: AtomicUsize::new(0),
+            seccomp: super::seccomp::Seccomp::new(),
+            dispatch: super::dispatch::UserDispatch::new(),
         })
     }
 

@@ -6,7 +6,9 @@ use crate::arch::irq;
 use crate::sched::{CurrentTask, context, preempt};
 use crate::sync::lockdep;
 use limen_entry::token::{InKernel, IrqsOff};
-use limen_entry::{CallWork, Cause, FaultIrqs, Observers, Processor, ThreadFlags, ThreadWork, WorkWords};
+use limen_entry::{
+    CallWork, Cause, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork, WorkWords,
+};
 use limen_linux_abi::Errno;
 
 /// The kernel, as the threshold sees it. `TRACKED`: context tracking is told of each crossing. Which of the
@@ -181,6 +183,22 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     #[inline(always)]
     fn dispatch(&self, frame: &mut Frame, number: isize, _: &InKernel) {
         crate::syscall::dispatch(frame, number as usize);
+    }
+    fn user_dispatch(&self, frame: &mut Frame) -> bool {
+        crate::filter::dispatch::dispatched(frame)
+    }
+    fn user_dispatch_rolled_back(&self) -> bool {
+        crate::filter::dispatch::take_rolled_back()
+    }
+    #[inline(always)]
+    fn seccomp_always_allows(&self, frame: &Frame) -> bool {
+        crate::filter::seccomp::always_allows(frame)
+    }
+    fn seccomp(&self, frame: &mut Frame) -> SyscallVerdict {
+        match crate::filter::seccomp::allows(frame) {
+            true => SyscallVerdict::Continue,
+            false => SyscallVerdict::Skip,
+        }
     }
     fn rseq_slice_end(&self, frame: &mut Frame) {
         crate::rseq::ended_by_call(frame);

@@ -286,10 +286,18 @@ impl Source {
     /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
-        const FOLDERS: [&str; 4] = ["rseq", "membarrier", "futex", "ftrace"];
+        const FOLDERS: [&str; 6] = [
+            "rseq",
+            "membarrier",
+            "futex",
+            "seccomp",
+            "syscall_user_dispatch",
+            "ftrace",
+        ];
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;
-        let made = place.join("tests-with-ftrace");
+        // Another list is unpacked anew.
+        let made = place.join(format!("tests-{}", FOLDERS.join("-")));
         let made = made::ensure(&made, &[], |new| {
             std::fs::create_dir_all(new)?;
             let done = Command::new("tar")

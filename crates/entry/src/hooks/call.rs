@@ -50,6 +50,13 @@ pub trait CallWork: Processor {
     fn trace_enter(&self, _frame: &mut Self::Frame) -> TraceVerdict {
         TraceVerdict::Continue
     }
+    /// Whether the thread's seccomp filters allow this call whatever its arguments are. Its number is not
+    /// negative then. A quick way past [`CallWork::seccomp`], for threads that nothing else watches; `false`
+    /// says nothing.
+    #[inline(always)]
+    fn seccomp_always_allows(&self, _frame: &Self::Frame) -> bool {
+        false
+    }
     /// Runs the thread's seccomp filters.
     #[inline(always)]
     fn seccomp(&self, _frame: &mut Self::Frame) -> SyscallVerdict {

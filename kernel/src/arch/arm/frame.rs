@@ -119,6 +119,12 @@ impl Frame {
     pub fn set_raw_result(&mut self, value: usize) {
         self.regs[0] = value;
     }
+    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`],
+    /// whatever [`limen_entry::Frame::preset_result`] left.
+    #[inline(always)]
+    pub fn set_skipped_result(&mut self, value: usize) {
+        self.set_raw_result(value);
+    }
     /// The raw result register.
     #[inline(always)]
     pub fn result(&self) -> usize {
@@ -134,6 +140,13 @@ impl Frame {
     pub fn rewind_syscall(&mut self) {
         self.regs[0] = self.orig_r0;
         self.pc = self.previous();
+        self.forget_syscall();
+    }
+    /// Puts the registers back as the program had them when it made the call, except that it goes on behind
+    /// the call. The frame is no longer a system call's.
+    #[inline]
+    pub fn roll_back_syscall(&mut self) {
+        self.regs[0] = self.orig_r0;
         self.forget_syscall();
     }
     /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What

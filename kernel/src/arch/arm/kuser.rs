@@ -76,3 +76,10 @@ pub(super) fn sigreturn(siginfo: bool, thumb: bool) -> usize {
     let number = usize::from(siginfo);
     ADDRESS + 0xf00 + if thumb { 16 + number * 4 + 1 } else { number * 8 }
 }
+
+/// Whether `ip` is behind the system call of one of them.
+pub(super) fn is_sigreturn(ip: usize) -> bool {
+    /// The length in bytes of all of them.
+    const LENGTH: usize = 24;
+    (1..=LENGTH).contains(&ip.wrapping_sub(ADDRESS + 0xf00))
+}

@@ -159,3 +159,8 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         altstack: (context.stack_sp, context.stack_flags, context.stack_size),
     })
 }
+
+/// Whether a handler that is returning through the kernel's own code goes on at `ip` behind its system call.
+pub fn is_trampoline(ip: usize) -> bool {
+    super::kuser::is_sigreturn(ip)
+}

@@ -114,6 +114,12 @@ impl Frame {
     pub fn set_raw_result(&mut self, value: usize) {
         self.regs[0] = value;
     }
+    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`],
+    /// whatever [`limen_entry::Frame::preset_result`] left.
+    #[inline(always)]
+    pub fn set_skipped_result(&mut self, value: usize) {
+        self.set_raw_result(value);
+    }
     /// The raw result register.
     #[inline(always)]
     pub fn result(&self) -> usize {
@@ -129,6 +135,13 @@ impl Frame {
     pub fn rewind_syscall(&mut self) {
         self.regs[0] = self.orig_x0;
         self.pc = self.pc.wrapping_sub(4);
+        self.forget_syscall();
+    }
+    /// Puts the registers back as the program had them when it made the call, except that it goes on behind
+    /// the call. The frame is no longer a system call's.
+    #[inline]
+    pub fn roll_back_syscall(&mut self) {
+        self.regs[0] = self.orig_x0;
         self.forget_syscall();
     }
     /// Marks the frame as a system call's: the stub has stored x0 and x8 where the first argument and the

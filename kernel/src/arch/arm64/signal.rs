@@ -266,3 +266,11 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         altstack: (sp, flags as u32, size),
     })
 }
+
+/// Whether a handler that is returning through the kernel's own code goes on at `ip` behind its system call.
+pub fn is_trampoline(ip: usize) -> bool {
+    /// The longest way in bytes from its first instruction to the one behind its system call.
+    const LENGTH: usize = 16;
+    let start = vdso_sigreturn();
+    start != 0 && (1..=LENGTH).contains(&ip.wrapping_sub(start))
+}

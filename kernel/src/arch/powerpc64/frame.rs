@@ -131,6 +131,13 @@ impl Frame {
             self.ccr |= CR0_SO;
         }
     }
+    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`],
+    /// whatever [`limen_entry::Frame::preset_result`] left.
+    pub fn set_skipped_result(&mut self, value: usize) {
+        // A number that is negative was told to be an error before.
+        self.ccr &= !CR0_SO;
+        self.set_raw_result(value);
+    }
     /// The raw result register: errors negative.
     #[inline(always)]
     pub fn result(&self) -> usize {
@@ -161,6 +168,14 @@ impl Frame {
         self.gpr[3] = self.orig_gpr3;
         self.ccr &= !CR0_SO;
         self.nip = self.nip.wrapping_sub(4);
+        self.forget_syscall();
+    }
+    /// Puts the registers back as the program had them when it made the call, except that it goes on behind
+    /// the call. The frame is no longer a system call's.
+    #[inline]
+    pub fn roll_back_syscall(&mut self) {
+        self.gpr[3] = self.orig_gpr3;
+        self.ccr &= !CR0_SO;
         self.forget_syscall();
     }
 }

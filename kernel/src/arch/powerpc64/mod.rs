@@ -93,6 +93,8 @@ pub const UTS_MACHINE: &str = "ppc64le";
 pub use cpu::platform as elf_platform;
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 21;
+/// `AUDIT_ARCH_*` of the native ABI: what seccomp filters and `SIGSYS` call it.
+pub const AUDIT_ARCH: u32 = 0xc000_0015;
 
 /// Whether `clone` takes the thread-local-storage value before the child's id word
 /// (`CONFIG_CLONE_BACKWARDS`).

@@ -393,3 +393,11 @@ pub(super) fn load_context(frame: &mut Frame, from: usize) -> Result<u64, Errno>
 /// Bytes of a context, and where in it the machine state is.
 pub(super) const CONTEXT_SIZE: usize = size_of::<Context>();
 pub(super) const CONTEXT_MSR: usize = offset_of!(Context, gpr) + offset_of!(Frame, msr);
+
+/// Whether a handler that is returning through the kernel's own code goes on at `ip` behind its system call.
+pub fn is_trampoline(ip: usize) -> bool {
+    /// The longest way in bytes from its first instruction to the one behind its system call.
+    const LENGTH: usize = 16;
+    let start = vdso_sigreturn();
+    start != 0 && (1..=LENGTH).contains(&ip.wrapping_sub(start))
+}

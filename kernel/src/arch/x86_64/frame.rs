@@ -148,6 +148,12 @@ impl Frame {
     pub fn set_raw_result(&mut self, value: usize) {
         self.rax = value;
     }
+    /// Sets the result register of a call that does not run, in the form of [`Self::set_raw_result`],
+    /// whatever [`limen_entry::Frame::preset_result`] left.
+    #[inline(always)]
+    pub fn set_skipped_result(&mut self, value: usize) {
+        self.set_raw_result(value);
+    }
     /// The raw result register.
     #[inline(always)]
     pub fn result(&self) -> usize {
@@ -163,6 +169,13 @@ impl Frame {
         self.mark_changed();
         self.rax = self.orig_rax;
         self.rip = self.rip.wrapping_sub(SYSCALL_LENGTH);
+    }
+    /// Puts the registers back as the program had them when it made the call, except that it goes on behind
+    /// the call. The frame is no longer a system call's.
+    #[inline]
+    pub fn roll_back_syscall(&mut self) {
+        self.rax = self.orig_rax;
+        self.forget_syscall();
     }
     /// Sets the flags user space may choose; the others stay.
     pub fn set_user_flags(&mut self, flags: usize) {

@@ -51,6 +51,8 @@ pub const fn elf_platform() -> &'static str {
 }
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 62;
+/// `AUDIT_ARCH_*` of the native ABI: what seccomp filters and `SIGSYS` call it.
+pub const AUDIT_ARCH: u32 = 0xc000_003e;
 
 /// Whether `clone` takes the thread-local-storage value before the child's id word
 /// (`CONFIG_CLONE_BACKWARDS`).

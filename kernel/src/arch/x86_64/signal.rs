@@ -313,3 +313,9 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
         altstack: (uc.stack_sp, uc.stack_flags, uc.stack_size),
     })
 }
+
+/// Whether a handler that is returning through the kernel's own code goes on at `ip` behind its system call.
+pub fn is_trampoline(_ip: usize) -> bool {
+    // Handlers return through code of the program's.
+    false
+}

@@ -310,8 +310,10 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let no_new_privs = task.is_some_and(|t| t.flags().contains(TaskFlags::NO_NEW_PRIVS));
     let _ = writeln!(
         out,
-        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0",
-        u8::from(no_new_privs)
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}",
+        u8::from(no_new_privs),
+        task.map_or(0, |t| t.seccomp.mode() as u8),
+        task.map_or(0, |t| t.seccomp.filters())
     );
     if let Some(task) = task {
         let online = crate::sched::online();

@@ -26,9 +26,12 @@ const NOSUID: u32 = 2;
 #[inline(never)]
 pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Result<(), Errno> {
     let task = current();
-    let (creds, secure) = new_creds(&task, &program);
     let vdso = vdso::map(&image.mm)?;
     become_single(&task)?;
+    // Only now: until then another thread could give this one filters and `no_new_privs`
+    // (`SECCOMP_FILTER_FLAG_TSYNC`), and a set-id program must not run under filters of whom it does not
+    // trust.
+    let (creds, secure) = new_creds(&task, &program);
     // Another process may share the table and keeps it. Threads of this process are gone by now.
     unshare::unshare_files()?;
     // Signal actions may be shared, too.
@@ -43,6 +46,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     // The point of no return.
     exit::release_memory_words(&task, false);
     crate::rseq::forget(&task);
+    task.dispatch.forget(&task);
     // Comes before anyone can find the new memory. If the program gains no privilege, old and new ids give
     // the same answer to whether its memory may be inspected.
     let old_creds = task.creds();
@@ -179,8 +183,8 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     let old = task.creds();
     let mut new = (*old).clone();
     let inode = program.file.inode();
-    let may_set =
-        program.file.path.mnt.flags() & NOSUID == 0 && !task.flags().contains(TaskFlags::NO_NEW_PRIVS);
+    let no_new_privs = task.flags().contains(TaskFlags::NO_NEW_PRIVS);
+    let may_set = program.file.path.mnt.flags() & NOSUID == 0 && !no_new_privs;
     if may_set && inode.mode() & (SET_UID | SET_GID) != 0 {
         let (mode, uid, gid) = inode.identity();
         if mode & SET_UID != 0 {
@@ -191,6 +195,16 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
         }
     }
     let changed = new.euid != old.euid || new.egid != old.egid;
+    let root = new.securebits & securebits::NOROOT == 0 && (new.uid == 0 || new.euid == 0);
+    new.permitted = if root { new.bounding | new.inheritable } else { 0 };
+    let full = root && new.euid == 0;
+    // A program that acts as another than its real user does so no longer, and none gains capabilities.
+    let acts_as_other = new.euid != old.uid || new.egid != old.gid;
+    if no_new_privs && (acts_as_other || new.permitted & !old.permitted != 0) {
+        new.euid = new.uid;
+        new.egid = new.gid;
+        new.permitted &= old.permitted;
+    }
     new.suid = new.euid;
     new.fsuid = new.euid;
     new.sgid = new.egid;
@@ -198,14 +212,8 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     if changed {
         new.ambient = 0;
     }
-    let root = new.securebits & securebits::NOROOT == 0 && (new.uid == 0 || new.euid == 0);
-    if root {
-        new.permitted = new.bounding | new.inheritable;
-        new.effective = if new.euid == 0 { new.permitted } else { new.ambient };
-    } else {
-        new.permitted = new.ambient;
-        new.effective = new.ambient;
-    }
+    new.permitted |= new.ambient;
+    new.effective = if full { new.permitted } else { new.ambient };
     new.securebits &= !securebits::KEEP_CAPS;
     let secure = new.euid != new.uid || new.egid != new.gid || (changed && new.uid != 0);
     (new, secure)

@@ -22,6 +22,7 @@ mod programs;
 mod rcu;
 mod rooms;
 mod rseq;
+mod seccomp;
 pub mod selftests;
 mod stress;
 mod traps;
@@ -147,6 +148,7 @@ fn steps() -> Vec<Step> {
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
+        steps.extend(seccomp::steps(arch));
         steps.extend(rcu::steps(arch));
         steps.extend(ftracetest::steps(arch));
         steps.extend(stress::steps(arch));

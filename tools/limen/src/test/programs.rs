@@ -55,6 +55,9 @@ const ASKING: &[&str] = &[
     "leases",
     "descriptors",
     "traced",
+    "filters",
+    "listening",
+    "dispatched",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

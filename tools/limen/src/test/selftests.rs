@@ -54,6 +54,8 @@ pub fn build(
         if *flags == TIME64 {
             all.extend(["-include", &*times]);
         }
+        let capability = format!("-I{}", tree::root().join("tests/capability").display());
+        all.push(&capability);
         all.extend(include.iter().map(String::as_str));
         all.extend(source.headers());
         all.extend(*flags);

@@ -7,10 +7,13 @@ use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
 use crate::task::creds::cap;
 use crate::task::uts;
 use crate::task::{creds, exec, fork, pid};
-use alloc::string::String;
+use crate::task::seccomp::ACTIONS_LOGGED;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::AtomicI32;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use limen_bpf::Logged;
+use limen_linux_abi::Errno;
 use limen_linux_abi::id::{OVERFLOW_GID, OVERFLOW_UID};
 
 /// The length in bytes, NUL included, of the machine's name and of its domain.
@@ -94,6 +97,30 @@ const fn text(path: &'static str, get: fn() -> Vec<u8>) -> Setting {
     Setting::new(path, 0o444, Kind::Text(256, get, None))
 }
 
+fn set_hostname(name: &[u8]) -> Result<(), Errno> {
+    uts::set_hostname(name);
+    Ok(())
+}
+
+fn set_domainname(name: &[u8]) -> Result<(), Errno> {
+    uts::set_domainname(name);
+    Ok(())
+}
+
+/// The length in bytes, NUL included, of the names of all actions of seccomp.
+const ACTIONS: usize = limen_bpf::verdict::ACTIONS_AVAIL.len() + 1;
+
+fn actions_logged() -> Vec<u8> {
+    Logged::from_bits(ACTIONS_LOGGED.load(Relaxed)).to_string().into_bytes()
+}
+
+fn set_actions_logged(names: &[u8]) -> Result<(), Errno> {
+    let names = core::str::from_utf8(names).map_err(|_| Errno::EINVAL)?;
+    let logged = Logged::parse(names).map_err(|_| Errno::EINVAL)?;
+    ACTIONS_LOGGED.store(logged.bits(), Relaxed);
+    Ok(())
+}
+
 /// The settings.
 pub static SETTINGS: &[Setting] = &[
     text("kernel/ostype", || b"Linux".to_vec()),
@@ -105,20 +132,34 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(
         "kernel/hostname",
         0o644,
-        Kind::Text(NAME, uts::hostname, Some(uts::set_hostname)),
+        Kind::Text(NAME, uts::hostname, Some(set_hostname)),
     ),
     Setting::new(
         "kernel/domainname",
         0o644,
-        Kind::Text(NAME, uts::domainname, Some(uts::set_domainname)),
+        Kind::Text(NAME, uts::domainname, Some(set_domainname)),
     ),
+    Setting::new(
+        "kernel/seccomp/actions_avail",
+        0o444,
+        Kind::Text(ACTIONS, || limen_bpf::verdict::ACTIONS_AVAIL.into(), None),
+    ),
+    Setting::new(
+        "kernel/seccomp/actions_logged",
+        0o644,
+        Kind::Text(ACTIONS, actions_logged, Some(set_actions_logged)),
+    )
+    .with_privilege(cap::SYS_ADMIN),
     Setting::new(
         "kernel/core_pattern",
         0o644,
         Kind::Text(
             PATTERN,
             core_pattern,
-            Some(|new| *CORE_PATTERN.lock() = new.to_vec()),
+            Some(|new| {
+                *CORE_PATTERN.lock() = new.to_vec();
+                Ok(())
+            }),
         ),
     ),
     Setting::new(

@@ -32,6 +32,9 @@ pub struct Number {
     max: i64,
 }
 
+/// Sets a line of text, or says why not.
+pub type SetText = fn(&[u8]) -> Result<(), Errno>;
+
 /// The kind of a setting's value.
 pub enum Kind {
     /// Signed numbers of 32 bits (`proc_dointvec`).
@@ -43,7 +46,7 @@ pub enum Kind {
     /// A size in bytes. `fn` rounds what is written; `None` refuses it.
     Size(&'static dyn Value, fn(u64) -> Option<u64>),
     /// A line of at most so many bytes. `None`: it cannot be written.
-    Text(usize, fn() -> Vec<u8>, Option<fn(&[u8])>),
+    Text(usize, fn() -> Vec<u8>, Option<SetText>),
     /// A number that is shown. What is written is ignored.
     Ignored(u32),
 }

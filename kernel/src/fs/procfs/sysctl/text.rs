@@ -1,5 +1,6 @@
 //! Settings that are a line of text.
 
+use super::SetText;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -24,7 +25,7 @@ pub fn write(
     size: usize,
     pos: u64,
     get: &fn() -> Vec<u8>,
-    set: Option<fn(&[u8])>,
+    set: Option<SetText>,
 ) -> Result<(usize, usize), Errno> {
     let mut value = get();
     value.truncate(size.saturating_sub(1));
@@ -36,6 +37,6 @@ pub fn write(
     let line = bytes.split(|b| matches!(b, 0 | b'\n')).next().unwrap_or_default();
     let room = size - 1 - value.len();
     value.extend_from_slice(&line[..line.len().min(room)]);
-    set(&value);
+    set(&value)?;
     Ok((bytes.len(), bytes.len()))
 }

@@ -1,0 +1,9 @@
+//! Who decides about a system call before it runs: syscall user dispatch and seccomp. The threshold asks them
+//! on each call of a thread whose work word says so, and in Linux's order. What threads have chosen is in
+//! `task::dispatch` and `task::seccomp`.
+
+#![forbid(unsafe_code)]
+
+pub mod dispatch;
+mod log;
+pub mod seccomp;

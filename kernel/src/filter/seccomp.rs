@@ -1,0 +1,121 @@
+//! seccomp (`docs/seccomp.md`): what becomes of a call of a thread that has filters, or is in strict mode.
+
+use super::log;
+use crate::arch::AUDIT_ARCH;
+use crate::arch::frame::Frame;
+use crate::signal::{self, SIGKILL, SIGSYS, SigInfo, info::code};
+use crate::task::seccomp::{Answer, Filter, Mode};
+use crate::task::{CurrentTask, current, exit};
+use core::sync::atomic::{Ordering, fence};
+use limen_bpf::{Action, Data, Verdict};
+use limen_entry::Frame as _;
+use limen_linux_abi::Errno;
+
+/// Whether filters allow the call in `frame` whatever its arguments are.
+#[inline(always)]
+pub fn always_allows(frame: &Frame) -> bool {
+    let number = frame.syscall_number() as usize;
+    current()
+        .filter()
+        .is_some_and(|filter| filter.always_allows(number))
+}
+
+/// Whether the call in `frame` may run. If not, its result is in the frame. May sleep, and may end the
+/// thread.
+pub fn allows(frame: &mut Frame) -> bool {
+    if always_allows(frame) {
+        return true;
+    }
+    // The thread may have seen its work bit, which a sibling set, before what the sibling wrote earlier.
+    fence(Ordering::Acquire);
+    let task = current();
+    match task.seccomp.mode() {
+        Mode::Disabled => true,
+        Mode::Strict => strict(frame),
+        Mode::Filter => match task.filter() {
+            Some(filter) => filtered(frame, &task, filter),
+            None => true,
+        },
+    }
+}
+
+/// What a program of a filter sees of the call.
+fn data(frame: &Frame) -> Data {
+    Data {
+        nr: frame.syscall_number() as i32,
+        arch: AUDIT_ARCH,
+        instruction_pointer: frame.ip() as u64,
+        args: [0, 1, 2, 3, 4, 5].map(|n| frame.arg(n) as u64),
+    }
+}
+
+/// Strict mode: any call but four ends the thread as `SIGKILL` would.
+fn strict(frame: &Frame) -> bool {
+    let number = frame.syscall_number();
+    let name = usize::try_from(number)
+        .ok()
+        .and_then(crate::arch::NATIVE_ABI.name_of);
+    if matches!(name, Some("read" | "write" | "exit" | "rt_sigreturn")) {
+        return true;
+    }
+    log::call(&data(frame), SIGKILL, Action::KillThread, true);
+    exit::exit_thread(exit::status_of_signal(SIGKILL, false))
+}
+
+fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
+    let data = data(frame);
+    let (verdict, by) = filter.verdict(&data.words());
+    let action = verdict.action();
+    let requested = by.is_some_and(Filter::logs);
+    match action {
+        Action::Allow => return true,
+        Action::Log => {
+            log::call(&data, 0, action, true);
+            return true;
+        }
+        Action::KillProcess | Action::KillThread => kill(task, &data, verdict),
+        Action::Errno => {
+            let result = match verdict.errno() {
+                0 => 0,
+                errno => usize::from(errno).wrapping_neg(),
+            };
+            frame.set_skipped_result(result);
+        }
+        Action::Trap => {
+            frame.roll_back_syscall();
+            signal::force(SIGSYS, refused(&data, verdict));
+        }
+        // There are no tracers.
+        Action::Trace => frame.set_skipped_result(Errno::ENOSYS.to_return_value()),
+        Action::UserNotif => {
+            let listener = by.and_then(Filter::listener);
+            let answer = match listener {
+                Some(listener) => listener.ask(data),
+                None => Err(Errno::ENOSYS),
+            };
+            match answer {
+                Ok(Answer::Continue) => return true,
+                Ok(Answer::Result(result)) => frame.set_skipped_result(result),
+                Err(errno) => frame.set_skipped_result(errno.to_return_value()),
+            }
+        }
+    }
+    log::call(&data, 0, action, requested);
+    false
+}
+
+/// The details of the `SIGSYS` for a call.
+fn refused(data: &Data, verdict: Verdict) -> SigInfo {
+    let at = data.instruction_pointer as usize;
+    SigInfo::refused(code::SYS_SECCOMP, verdict.data(), at, data.nr, data.arch)
+}
+
+/// Ends the thread, or the process.
+fn kill(task: &CurrentTask, data: &Data, verdict: Verdict) -> ! {
+    let action = verdict.action();
+    log::call(data, SIGSYS, action, true);
+    if action == Action::KillThread && !task.process.is_last_thread() {
+        exit::exit_thread(exit::status_of_signal(SIGSYS, false));
+    }
+    signal::end_by(&refused(data, verdict))
+}
