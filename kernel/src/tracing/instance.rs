@@ -7,7 +7,7 @@ use super::tracers::{self, Tracer};
 use super::waiting::Waiting;
 use super::{marker, read};
 use crate::arch::smp;
-use crate::sync::{Mutex, MutexGuard, SpinLock};
+use crate::sync::{Mutex, MutexGuard, Once, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
