@@ -7,7 +7,7 @@ use crate::arch::{smp, stack};
 use crate::check;
 use crate::sched::{online, spawn_kthread};
 use crate::selftest::{Test, probe, probe_caller};
-use crate::trace::backtrace;
+use crate::trace::{backtrace, symbols};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -136,12 +136,16 @@ fn elsewhere() -> Result<(), &'static str> {
 
 extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
     backtrace::walk(stack::here(), |ip| {
-        let is = |function: usize| ip.wrapping_sub(function) < 256;
-        if is(probe as *const () as usize) {
+        let found = symbols::table().and_then(|table| {
+            let (index, _) = table.lookup(ip as u64 - 1)?;
+            table.address(index)
+        });
+        let is = |function: *const ()| found == Some(function as usize as u64);
+        if is(probe as *const ()) {
             note(4);
-        } else if is(probe_caller as *const () as usize) {
+        } else if is(probe_caller as *const ()) {
             note(5);
-        } else if is(traced_back as *const () as usize) {
+        } else if is(traced_back as *const ()) {
             note(6);
         }
     });

@@ -275,7 +275,7 @@ pub fn leave_mm() {
         let rq = &this_cpu().rq;
         rq.lock.lock();
         let inner = rq.inner();
-        if !core::mem::replace(&mut inner.active_mm, ptr::null()).is_null() {
+        if !core::mem::take(&mut inner.active_mm).is_null() {
             crate::arch::mmu::switch_to_kernel();
         }
         let old = inner.lazy_mm.take();
