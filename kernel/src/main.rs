@@ -28,5 +28,6 @@ mod task;
 mod threshold;
 mod time;
 mod trace;
+mod tracing;
 
 arch::above::arch_calls!(boot::Limen);

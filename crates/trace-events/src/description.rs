@@ -4,7 +4,7 @@ use crate::field::{Field, Kind};
 use core::fmt::{self, Write};
 
 /// The number of the first event. Smaller ones are Linux's fixed numbers of the tracers' own entries.
-pub const FIRST_ID: u16 = 21;
+pub const FIRST_ID: u16 = 32;
 
 /// What stands in front of every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -79,34 +79,44 @@ pub struct Symbol(pub usize);
 
 impl Symbol {
     /// Shows a symbol of a module. `None`: there is none.
-    fn outside(self, f: &mut fmt::Formatter<'_>) -> Option<fmt::Result> {
+    fn outside(self, offset: bool, out: &mut dyn fmt::Write) -> Option<fmt::Result> {
         let mut result = None;
         modules()?.find(self.0, &mut |symbol| {
-            let (name, offset) = (symbol.name.escape_ascii(), self.0 - symbol.address);
-            result = Some(write!(f, "{name}+{offset:#x} [{}]", symbol.module));
+            let name = symbol.name.escape_ascii();
+            result = Some(if offset {
+                let behind = self.0 - symbol.address;
+                write!(out, "{name}+{behind:#x} [{}]", symbol.module)
+            } else {
+                write!(out, "{name} [{}]", symbol.module)
+            });
         });
         result
+    }
+
+    /// Writes it, with how far behind the symbol's beginning it is or without.
+    pub fn write(self, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+        if let Some(result) = self.outside(offset, out) {
+            return result;
+        }
+        let table = table().filter(|_| !init_memory::is_freed(self.0));
+        let Some(table) = table else {
+            return write!(out, "{:#x}", self.0);
+        };
+        let Some((index, behind)) = table.lookup(self.0 as u64) else {
+            return write!(out, "{:#x}", self.0);
+        };
+        let mut result = Ok(());
+        let found = table.name(index, |piece| result = result.and_then(|()| out.write_str(piece)));
+        if found.is_none() {
+            return write!(out, "{:#x}", self.0);
+        }
+        result?;
+        if offset { write!(out, "+{behind:#x}") } else { Ok(()) }
     }
 }
 
 impl fmt::Display for Symbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(result) = self.outside(f) {
-            return result;
-        }
-        let table = table().filter(|_| !init_memory::is_freed(self.0));
-        let Some(table) = table else {
-            return write!(f, "{:#x}", self.0);
-        };
-        let Some((index, offset)) = table.lookup(self.0 as u64) else {
-            return write!(f, "{:#x}", self.0);
-        };
-        let mut result = Ok(());
-        let found = table.name(index, |piece| result = result.and_then(|()| f.write_str(piece)));
-        if found.is_none() {
-            return write!(f, "{:#x}", self.0);
-        }
-        result?;
-        write!(f, "+{offset:#x}")
+        self.write(true, f)
     }
 }

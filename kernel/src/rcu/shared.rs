@@ -4,6 +4,7 @@
 use super::Reader;
 use super::callbacks::{Link, call};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -90,6 +91,22 @@ impl<T: Retire> Shared<T> {
             value: ManuallyDrop::new(value),
         });
         Self::owning(NonNull::from(Box::leak(object)))
+    }
+
+    /// The first reference to `value`. `None`: there is no memory for it.
+    pub fn try_new(value: T) -> Option<Self> {
+        let mut room = Vec::new();
+        crate::mm::reserve::room_exact(&mut room, 1).ok()?;
+        room.push(Object {
+            link: Link::new(),
+            count: AtomicUsize::new(1),
+            weak: AtomicU32::new(1),
+            seen: AtomicBool::new(false),
+            value: ManuallyDrop::new(value),
+        });
+        let one: Box<[Object<T>]> = room.into_boxed_slice();
+        // A slice of one lies as the element does, so this is what a `Box` of it would have been.
+        Some(Self::owning(NonNull::from(Box::leak(one)).cast()))
     }
 
     /// The first reference to a value that readers find in another way than by a [`Slot`].

@@ -13,6 +13,8 @@ pub const HARDIRQ: u32 = 1 << 16;
 pub const HARDIRQ_MASK: u32 = NMI - HARDIRQ;
 /// One level of NMI.
 pub const NMI: u32 = 1 << 20;
+/// All levels of NMIs.
+pub const NMI_MASK: u32 = 0xf << 20;
 
 /// The running thread's info.
 #[inline(always)]

@@ -6,7 +6,7 @@ use super::session::{ProcessGroup, Session};
 use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, user};
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
-use crate::sync::SpinGuard;
+use crate::sync::{Once, SpinGuard};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_range_tree::Spare;
@@ -51,6 +51,15 @@ fn end_group(status: i32) -> ! {
     exit_thread(status)
 }
 
+/// Who is told of threads that end.
+static TOLD: Once<fn(&Task)> = Once::new();
+
+/// From now on `told` is called by each thread that ends, while it still has its number and name. The first
+/// caller's is. It may sleep.
+pub fn when_threads_end(told: fn(&Task)) {
+    let _ = TOLD.set(told);
+}
+
 /// Ends the running thread with wait status `status`, and the process if this is its last thread. Never
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
@@ -68,6 +77,9 @@ pub fn exit_thread(status: i32) -> ! {
     drop(task.replace_fs(None));
     task.drop_io();
     user::uncharge(task.creds().uid);
+    if let Some(told) = TOLD.get() {
+        told(&task);
+    }
     leave_process(&task, status);
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);
     sched::end_thread()

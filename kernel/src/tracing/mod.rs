@@ -1,0 +1,21 @@
+//! What is traced is kept here: instances with their ring buffers, the door through which records get there,
+//! and what is known of threads and clocks when they are read. `fs/tracefs` shows it all; who traces what
+//! (`trace` has the sites) records through [`Instance`]. `docs/tracing.md` has the story.
+//!
+//! Until something is to be traced there is no instance, and no buffer: all of this costs nothing.
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+pub mod clock;
+mod instance;
+pub mod marker;
+pub mod names;
+pub mod read;
+pub mod record;
+pub mod tracers;
+pub mod waiting;
+
+pub use instance::{Instance, Use, all, find, made, make, remove, top};
+pub use names::Names;
+pub use tracers::Tracer;

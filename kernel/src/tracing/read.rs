@@ -1,0 +1,184 @@
+//! Reading: the records of all CPUs in the order of their times, consumed or not.
+
+use super::buffer::{Buffer, Reader, errno};
+use alloc::vec::Vec;
+use limen_linux_abi::Errno;
+use limen_ring_buffer::Cursor;
+use limen_trace_text::Entry;
+
+/// Which CPUs are read: one, or all.
+pub type Only = Option<usize>;
+
+/// A record that was copied out of its buffer.
+#[derive(Default)]
+struct Copied {
+    is_there: bool,
+    time: u64,
+    lost: u64,
+    data: Vec<u8>,
+}
+
+/// A CPU's place.
+struct Place {
+    cursor: Cursor,
+    next: Copied,
+}
+
+/// A walk through a buffer that leaves everything there.
+pub struct Walk {
+    places: Vec<Option<Place>>,
+    /// Events that are known to be lost by now, of each CPU.
+    given: usize,
+}
+
+/// A record of a walk.
+pub struct Step<'a> {
+    /// The record.
+    pub entry: Entry<'a>,
+    /// Events that were lost in front of it.
+    pub lost: u64,
+    /// How many there were before it.
+    pub before: usize,
+    /// The time of the next one, if there is one already.
+    pub next: Option<u64>,
+}
+
+fn readers(buffer: &Buffer, only: Only) -> impl Iterator<Item = usize> {
+    (0..buffer.cpus.len()).filter(move |cpu| only.is_none_or(|only| only == *cpu))
+}
+
+/// Calls `f` with a CPU's reader, if it has a ring.
+pub fn with_reader<R>(buffer: &Buffer, cpu: usize, f: impl FnOnce(&mut Reader) -> R) -> Option<R> {
+    buffer.reader(cpu)?.as_mut().map(f)
+}
+
+impl Place {
+    fn fill(&mut self, buffer: &Buffer, cpu: usize, room: usize) -> Result<(), Errno> {
+        if self.next.is_there {
+            return Ok(());
+        }
+        let (cursor, next) = (&mut self.cursor, &mut self.next);
+        next.data.clear();
+        crate::mm::reserve::room(&mut next.data, room)?;
+        with_reader(buffer, cpu, |reader| {
+            let Some(event) = cursor.next(reader) else { return };
+            if event.data.len() <= next.data.capacity() {
+                next.data.extend_from_slice(event.data);
+                (next.time, next.lost, next.is_there) = (event.time, event.lost, true);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Walk {
+    /// In front of the first record. `ENOMEM`.
+    pub fn new(buffer: &Buffer, only: Only) -> Result<Self, Errno> {
+        let mut places = Vec::new();
+        crate::mm::reserve::room_exact(&mut places, buffer.cpus.len())?;
+        for cpu in 0..buffer.cpus.len() {
+            let chosen = only.is_none_or(|only| only == cpu);
+            let cursor = match chosen {
+                true => with_reader(buffer, cpu, |reader| Cursor::new(reader)),
+                false => None,
+            };
+            let cursor = cursor.transpose().map_err(errno)?;
+            places.push(cursor.map(|cursor| Place {
+                cursor,
+                next: Copied::default(),
+            }));
+        }
+        Ok(Self { places, given: 0 })
+    }
+
+    /// Fills all places, and finds the one with the earliest record, and the time of the next of another.
+    fn look(&mut self, buffer: &Buffer) -> Result<Option<(usize, Option<u64>)>, Errno> {
+        let room = buffer.layout().data();
+        let mut first: Option<(usize, u64)> = None;
+        let mut second = None;
+        for (cpu, place) in self.places.iter_mut().enumerate() {
+            let Some(place) = place else { continue };
+            place.fill(buffer, cpu, room)?;
+            if !place.next.is_there {
+                continue;
+            }
+            let time = place.next.time;
+            match first {
+                Some((_, earliest)) if earliest <= time => {
+                    second = Some(second.map_or(time, |other: u64| other.min(time)));
+                }
+                _ => {
+                    second = first.map(|(_, earliest)| earliest);
+                    first = Some((cpu, time));
+                }
+            }
+        }
+        Ok(first.map(|(cpu, _)| (cpu, second)))
+    }
+
+    /// Calls `f` with the next record. `None`: that was all so far.
+    pub fn next<R>(&mut self, buffer: &Buffer, f: impl FnOnce(&Step<'_>) -> R) -> Result<Option<R>, Errno> {
+        loop {
+            let Some((cpu, next)) = self.look(buffer)? else {
+                return Ok(None);
+            };
+            let Some(place) = &mut self.places[cpu] else { continue };
+            place.next.is_there = false;
+            let Some(entry) = Entry::new(cpu, place.next.time, &place.next.data) else {
+                continue;
+            };
+            let step = Step {
+                entry,
+                lost: place.next.lost,
+                before: self.given,
+                next,
+            };
+            self.given += 1;
+            return Ok(Some(f(&step)));
+        }
+    }
+}
+
+/// Whether there is nothing to consume.
+pub fn is_empty(buffer: &Buffer, only: Only) -> bool {
+    readers(buffer, only).all(|cpu| with_reader(buffer, cpu, Reader::is_empty).unwrap_or(true))
+}
+
+/// Calls `f` with the earliest record and how many were lost in front of it; if that returns `true` the
+/// record is consumed. `None`: there is none.
+pub fn consume(buffer: &Buffer, only: Only, f: impl FnOnce(&Entry<'_>, u64) -> bool) -> Option<bool> {
+    let times = readers(buffer, only).filter_map(|cpu| {
+        let time = with_reader(buffer, cpu, |reader| reader.peek().map(|event| event.time));
+        Some((time.flatten()?, cpu))
+    });
+    let (_, cpu) = times.min()?;
+    with_reader(buffer, cpu, |reader| {
+        let event = reader.peek()?;
+        let take = Entry::new(cpu, event.time, event.data).is_none_or(|entry| f(&entry, event.lost));
+        if take {
+            reader.consume();
+        }
+        Some(take)
+    })
+    .flatten()
+}
+
+/// Entries that can be read, and those that were recorded.
+pub fn counts(buffer: &Buffer, only: Only) -> (u64, u64) {
+    let mut sums = (0, 0);
+    for cpu in readers(buffer, only) {
+        if let Some(stats) = with_reader(buffer, cpu, |reader| reader.stats()) {
+            sums.0 += stats.entries;
+            sums.1 += stats.entries + stats.overrun + stats.read;
+        }
+    }
+    sums
+}
+
+/// The time of the oldest record, 0 without any.
+pub fn oldest(buffer: &Buffer, only: Only) -> u64 {
+    let times = readers(buffer, only).filter_map(|cpu| {
+        with_reader(buffer, cpu, |reader| reader.stats().oldest).flatten()
+    });
+    times.min().unwrap_or(0)
+}

@@ -1,0 +1,116 @@
+//! The door through which records get into the buffers: in any context, NMIs too, without a lock.
+
+use super::Instance;
+use crate::arch::{irq, smp};
+use crate::rcu;
+use crate::sched::preempt::{self, HARDIRQ_MASK, NMI_MASK};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use limen_entry::ThreadFlags;
+use limen_ring_buffer::Cpu;
+use limen_trace_text::{Common, Flags, Kind};
+
+use super::clock::Clock;
+
+/// What the ring buffer asks of its CPU.
+#[derive(Clone, Copy)]
+struct Here(Clock);
+
+impl Cpu for Here {
+    #[inline(always)]
+    fn now(self) -> u64 {
+        self.0.now()
+    }
+}
+
+/// Bits of the preempt count that are levels of disabled preemption.
+const DEPTH_MASK: u32 = 0xff;
+
+/// What all records have in front, of a record that the running thread, or an interrupt that came to it,
+/// makes now. `nested`: how often the caller itself has turned preemption off.
+#[inline(always)]
+pub fn common(kind: Kind, nested: u32) -> Common {
+    let info = preempt::current_info();
+    let count = info.preempt_count.load(Relaxed);
+    let mut flags = Flags::empty();
+    if !irq::enabled() {
+        flags |= Flags::IRQS_OFF;
+    }
+    if info.work.has(ThreadFlags::RESCHED) {
+        if info.work.has(ThreadFlags::NEED_RESCHED) {
+            flags |= Flags::NEED_RESCHED | Flags::PREEMPT_RESCHED;
+        }
+        if info.work.has(ThreadFlags::NEED_RESCHED_LAZY) {
+            flags |= Flags::NEED_RESCHED_LAZY;
+        }
+    }
+    if count & (HARDIRQ_MASK | NMI_MASK) != 0 {
+        if count & HARDIRQ_MASK != 0 {
+            flags |= Flags::HARDIRQ;
+        }
+        if count & NMI_MASK != 0 {
+            flags |= Flags::NMI;
+        }
+    }
+    let depth = (count & DEPTH_MASK).saturating_sub(nested).min(15);
+    let pid = crate::sched::current().tid();
+    Common {
+        kind,
+        flags,
+        preempt_count: depth as u8,
+        pid,
+    }
+}
+
+impl Instance {
+    /// Whether this CPU records here. May be out of date at once.
+    #[inline(always)]
+    pub fn is_recording(&self) -> bool {
+        self.recording.load(Relaxed) >> smp::cpu_id() & 1 != 0
+    }
+
+    /// Records `body` behind the fields that all records have, on this CPU. `false`: recording is off, or the
+    /// buffer is full and keeps what it has. In any context but idle.
+    #[inline]
+    pub fn record<const N: usize>(&self, kind: Kind, body: [u32; N]) -> bool {
+        self.record_as(common(kind, 0), body)
+    }
+
+    /// [`Self::record`], of a caller who has looked at the context itself, before it changed it.
+    #[inline]
+    pub fn record_as<const N: usize>(&self, common: Common, body: [u32; N]) -> bool {
+        self.record_with(common, 4 * N, |words| {
+            for (word, value) in words.iter().zip(body) {
+                word.store(value, Relaxed);
+            }
+        })
+    }
+
+    /// Records `len` bytes, rounded up to words, which `fill` stores. They hold something old before. As
+    /// [`Self::record`]; `fill` must not sleep, and what it records itself lies behind this record.
+    #[inline]
+    pub fn record_with(&self, common: Common, len: usize, fill: impl FnOnce(&[AtomicU32])) -> bool {
+        let reader = rcu::read();
+        let cpu = smp::cpu_id();
+        if self.recording.load(Relaxed) >> cpu & 1 == 0 {
+            return false;
+        }
+        let Some(live) = self.main.cpus.get(cpu).and_then(|cpu| cpu.live.load(&reader)) else {
+            return false;
+        };
+        let clock = Here(Clock::from_number(self.clock.load(Relaxed)));
+        let Some(room) = live.0.reserve(clock, limen_trace_text::entry::COMMON + len) else {
+            return false;
+        };
+        if let [first, second, body @ ..] = room.words() {
+            let [a, b] = common.words();
+            first.store(a, Relaxed);
+            second.store(b, Relaxed);
+            fill(body);
+        }
+        room.commit();
+        super::names::note(common.pid);
+        self.waiting.note();
+        true
+    }
+}
