@@ -38,7 +38,7 @@ pub(crate) fn columns(head: &Head<'_>, options: Options, out: &mut dyn Write) ->
 }
 
 /// The mark of a gap, in microseconds.
-fn mark(gap: u64) -> char {
+pub(crate) fn mark(gap: u64) -> char {
     match gap {
         1_000_001.. => '$',
         100_001.. => '@',

@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod entry;
 pub mod format;
+pub mod graph;
 pub mod head;
 pub mod latency;
 pub mod line;

@@ -153,7 +153,7 @@ pub fn line(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) -> fmt::R
 }
 
 /// Text of a program, which may be any bytes.
-fn text(bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
+pub(crate) fn text(bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     for chunk in bytes.utf8_chunks() {
         out.write_str(chunk.valid())?;
         for byte in chunk.invalid() {
@@ -164,7 +164,7 @@ fn text(bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
 }
 
 /// What an event says, with the line's end.
-fn body(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) -> fmt::Result {
+pub(crate) fn body(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) -> fmt::Result {
     let (world, options) = (style.world, style.options);
     match entry.common.kind {
         Kind::FUNCTION => {

@@ -95,6 +95,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     inode.set_mode(mode);
     drop(still);
     inode.touch_changed();
+    inode.ops.changed(inode);
     inotify::attrib_at(&path.dentry);
     Ok(())
 }
@@ -133,6 +134,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     }
     drop(still);
     inode.touch_changed();
+    inode.ops.changed(inode);
     inotify::attrib_at(&path.dentry);
     Ok(())
 }

@@ -166,6 +166,24 @@ pub trait InodeOps: Send + Sync {
     fn writable_directory(&self) -> bool {
         false
     }
+    /// Of a directory whose entries are made up: whether programs may make and remove directories in it.
+    fn lets_make(&self) -> bool {
+        false
+    }
+    /// Makes a directory there.
+    fn make_in(&self, name: &[u8]) -> Result<(), Errno> {
+        let _ = name;
+        Err(Errno::EPERM)
+    }
+    /// Removes a directory there.
+    fn remove_in(&self, name: &[u8]) -> Result<(), Errno> {
+        let _ = name;
+        Err(Errno::EPERM)
+    }
+    /// A program has changed mode or owner.
+    fn changed(&self, inode: &Inode) {
+        let _ = inode;
+    }
     /// Whether each lookup may make a new `Inode` for the same file: then two are the same file if their
     /// numbers are equal.
     fn made_up(&self) -> bool {

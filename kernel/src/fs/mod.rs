@@ -60,6 +60,7 @@ pub mod superblock;
 pub mod sysfs;
 pub mod timerfd;
 pub mod tmpfs;
+pub mod tracefs;
 pub mod walk;
 pub mod xattr;
 
@@ -86,6 +87,7 @@ pub fn init() {
     procfs::init();
     sysfs::init();
     debugfs::init();
+    tracefs::init();
     rcu::init();
     kernel_map::init();
     rseq::init();

@@ -97,6 +97,14 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<S
         Err(e) => return Err(e),
     }
     if !dir.dentry.inode.ops.writable_directory() {
+        if new.kind == FileType::Directory && dir.dentry.inode.ops.lets_make() {
+            dir.mnt.check_writable()?;
+            perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
+            dir.dentry.inode.ops.make_in(name)?;
+            let child = dir.dentry.make_up(name)?;
+            inotify::created(&dir.dentry.inode, &child);
+            return Ok(child);
+        }
         return Err(dir.dentry.inode.sb.ops.no_entries(new.kind));
     }
     dir.mnt.check_writable()?;
@@ -177,7 +185,12 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
         return wrong_kind;
     }
     if !dir.dentry.inode.ops.writable_directory() {
-        return Err(Errno::EPERM);
+        if !directory {
+            return Err(Errno::EPERM);
+        }
+        dir.dentry.inode.ops.remove_in(name)?;
+        inotify::removed(&dir.dentry.inode, &child);
+        return Ok(true);
     }
     {
         let mut entries = dir.dentry.lock_dir()?;

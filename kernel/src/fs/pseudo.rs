@@ -37,6 +37,14 @@ impl Text {
             self.bytes.extend_from_slice(bytes);
         }
     }
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+    /// Leaves the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
     /// Removes all text.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -121,6 +129,50 @@ pub trait Directory: Send + Sync {
     fn tree(&self) -> Option<&Tree> {
         None
     }
+    /// Whether programs may make and remove directories here.
+    fn lets_make(&self) -> bool {
+        false
+    }
+    /// Makes a directory.
+    fn make(&self, name: &[u8]) -> Result<(), Errno> {
+        let _ = name;
+        Err(Errno::EPERM)
+    }
+    /// Removes a directory that a program made.
+    fn remove(&self, name: &[u8]) -> Result<(), Errno> {
+        let _ = name;
+        Err(Errno::EPERM)
+    }
+    /// Where the changes are kept that programs make to modes and owners. `None`: they are forgotten.
+    fn changes(&self) -> Option<&Changes> {
+        None
+    }
+}
+
+/// Modes and owners that programs have changed, by the numbers of inodes.
+pub struct Changes(SpinLock<BTreeMap<u64, (u32, u32, u32)>>);
+
+impl Changes {
+    /// None.
+    pub const fn new() -> Self {
+        Self(SpinLock::new(BTreeMap::new()))
+    }
+    /// Takes over how `inode` is now.
+    fn note(&self, inode: &Inode) {
+        self.0.lock().insert(inode.ino, inode.identity());
+    }
+    /// Changes `inode`, which was just made, as it was changed before.
+    fn repeat(&self, inode: &Inode) {
+        let found = self.0.lock().get(&inode.ino).copied();
+        if let Some((mode, uid, gid)) = found {
+            inode.set_mode(mode);
+            inode.set_owner(uid, gid);
+        }
+    }
+    /// Forgets all of them, or changes them first.
+    pub fn retain(&self, mut keep: impl FnMut(&mut (u32, u32, u32)) -> bool) {
+        self.0.lock().retain(|_, change| keep(change));
+    }
 }
 
 impl Node {
@@ -155,7 +207,27 @@ impl Node {
         }
     }
 
-    fn inode(self, sb: &Arc<SuperBlock>, ino: u64, (uid, gid): (u32, u32), splices: bool) -> Inode {
+    fn inode(self, sb: &Arc<SuperBlock>, ino: u64, owner: (u32, u32), splices: bool) -> Inode {
+        self.with_ops(sb, ino, owner, |node| Ops(node, splices, None))
+    }
+    /// An inode in `directory`, which keeps changes.
+    fn inode_in(
+        self,
+        sb: &Arc<SuperBlock>,
+        ino: u64,
+        owner: (u32, u32),
+        directory: &Arc<dyn Directory>,
+    ) -> Inode {
+        let splices = directory.splices();
+        self.with_ops(sb, ino, owner, |node| Ops(node, splices, Some(directory.clone())))
+    }
+    fn with_ops(
+        self,
+        sb: &Arc<SuperBlock>,
+        ino: u64,
+        (uid, gid): (u32, u32),
+        ops: impl FnOnce(Self) -> Ops,
+    ) -> Inode {
         let mode = match &self {
             Self::File(mode, ..)
             | Self::Special(mode, ..)
@@ -175,12 +247,13 @@ impl Node {
             rdev,
             target: b"",
         };
-        Inode::with_ino(sb, ino, Box::new(Ops(self, splices)), &new)
+        Inode::with_ino(sb, ino, Box::new(ops(self)), &new)
     }
 }
 
-/// The operations of a made-up inode. `bool`: see [`Directory::splices`].
-struct Ops(Node, bool);
+/// The operations of a made-up inode. `bool`: see [`Directory::splices`]. The directory that has it, if that
+/// keeps changes.
+struct Ops(Node, bool, Option<Arc<dyn Directory>>);
 
 /// An inode number for `name` in the directory with number `parent`; the same as long as `which` is.
 fn number(parent: u64, name: &[u8], which: u64) -> u64 {
@@ -203,12 +276,33 @@ impl InodeOps for Ops {
             Node::Directory(mode, inner) => inner.own(*mode),
             _ => directory.owner(),
         };
-        Ok(Shared::new(node.inode(
-            &dir.sb,
-            number(dir.ino, name, directory.which(name)),
-            owner,
-            directory.splices(),
-        )))
+        let ino = number(dir.ino, name, directory.which(name));
+        let Some(changes) = directory.changes() else {
+            return Ok(Shared::new(node.inode(&dir.sb, ino, owner, directory.splices())));
+        };
+        let inode = node.inode_in(&dir.sb, ino, owner, directory);
+        changes.repeat(&inode);
+        Ok(Shared::new(inode))
+    }
+    fn changed(&self, inode: &Inode) {
+        if let Some(changes) = self.2.as_ref().and_then(|directory| directory.changes()) {
+            changes.note(inode);
+        }
+    }
+    fn lets_make(&self) -> bool {
+        matches!(&self.0, Node::Directory(_, directory) if directory.lets_make())
+    }
+    fn make_in(&self, name: &[u8]) -> Result<(), Errno> {
+        match &self.0 {
+            Node::Directory(_, directory) => directory.make(name),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+    fn remove_in(&self, name: &[u8]) -> Result<(), Errno> {
+        match &self.0 {
+            Node::Directory(_, directory) => directory.remove(name),
+            _ => Err(Errno::ENOTDIR),
+        }
     }
     fn list(&self, dir: &Shared<Inode>, pos: u64, sink: &mut DirSink<'_>) -> Result<(), Errno> {
         let Node::Directory(_, directory) = &self.0 else {
@@ -270,6 +364,11 @@ pub fn root_digit(mode: u32, want: u32) -> bool {
 /// Opens a text file. For [`Node::Special`].
 pub fn text_file(show: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static) -> Arc<dyn FileOps> {
     Arc::new(TextFile::new(Arc::new(show), None, false))
+}
+
+/// Opens a text file that can be written if `store` is given, and spliced from. For [`Node::Special`].
+pub fn setting_file(show: Show, store: Option<Store>) -> Arc<dyn FileOps> {
+    Arc::new(TextFile::new(show, store, true))
 }
 
 /// An open text file.

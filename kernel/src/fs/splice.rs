@@ -65,7 +65,13 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
     let mut told = 0;
     while done < count {
         let want = (count - done).min(PAGE_SIZE);
-        let n = match source.read_quietly(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
+        let wait = done == 0;
+        let n = match source.ops().splice_read(
+            source,
+            &mut IoDst::kernel(&mut page.bytes()[..want]),
+            from,
+            wait,
+        ) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done != 0 => break,
@@ -394,7 +400,13 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
             None => return Err(Errno::ENOMEM),
         };
         let want = PAGE_SIZE.min(len - done);
-        let n = match source.read_quietly(&mut IoDst::kernel(&mut page.bytes()[..want]), from) {
+        let wait = !nonblock && done == 0;
+        let n = match source.ops().splice_read(
+            source,
+            &mut IoDst::kernel(&mut page.bytes()[..want]),
+            from,
+            wait,
+        ) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done != 0 => break,

@@ -14,6 +14,7 @@ use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use limen_linux_abi::Errno;
+use limen_trace_text::graph::GraphOptions;
 use limen_trace_text::{Options, options};
 
 /// The size of a CPU's buffer in bytes, unless another is asked for.
@@ -36,6 +37,8 @@ struct Switches {
 pub struct Instance {
     /// Its directory's name. Empty: it is the top one.
     pub name: Vec<u8>,
+    /// No other has or had this number.
+    pub number: u64,
     /// The buffer.
     pub main: Buffer,
     /// The snapshot's. Nobody records there.
@@ -44,6 +47,8 @@ pub struct Instance {
     pub(super) recording: AtomicU64,
     switches: SpinLock<Switches>,
     options: AtomicU32,
+    /// The options of `function_graph`.
+    graph_options: AtomicU32,
     pub(super) clock: AtomicU8,
     /// Who waits for records.
     pub waiting: Arc<Waiting>,
@@ -51,8 +56,6 @@ pub struct Instance {
     pub percent: AtomicU32,
     /// `tracing_thresh`, in microseconds.
     pub threshold: AtomicU64,
-    /// `tracing_max_latency`, in microseconds.
-    pub max_latency: AtomicU64,
     /// The size that CPUs' buffers are to have when something is to be traced, in bytes.
     size: AtomicUsize,
     expanded: AtomicBool,
@@ -95,8 +98,10 @@ impl Instance {
         let mut own = Vec::new();
         crate::mm::reserve::room_exact(&mut own, name.len())?;
         own.extend_from_slice(name);
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         Ok(Self {
             name: own,
+            number: NUMBER.fetch_add(1, Relaxed),
             main: Buffer::new()?,
             spare: Buffer::new()?,
             recording: AtomicU64::new(every_cpu()),
@@ -106,11 +111,11 @@ impl Instance {
                 mask: every_cpu(),
             }),
             options: AtomicU32::new(Options::DEFAULT.bits()),
+            graph_options: AtomicU32::new(GraphOptions::DEFAULT.bits()),
             clock: AtomicU8::new(Clock::Local as u8),
             waiting: Waiting::new(),
             percent: AtomicU32::new(50),
             threshold: AtomicU64::new(0),
-            max_latency: AtomicU64::new(0),
             size: AtomicUsize::new(SIZE),
             expanded: AtomicBool::new(false),
             users: AtomicU32::new(0),
@@ -200,6 +205,20 @@ impl Instance {
             self.spare.set_overwrite(on);
         }
         Ok(())
+    }
+
+    /// How `function_graph` looks.
+    pub fn graph_options(&self) -> GraphOptions {
+        GraphOptions::from_bits_retain(self.graph_options.load(Relaxed))
+    }
+
+    /// Turns one of these options on or off.
+    pub fn set_graph_option(&self, option: GraphOptions, on: bool) {
+        if on {
+            self.graph_options.fetch_or(option.bits(), Relaxed);
+        } else {
+            self.graph_options.fetch_and(!option.bits(), Relaxed);
+        }
     }
 
     /// The clock.
@@ -368,12 +387,6 @@ impl Instance {
         }
         Ok(())
     }
-}
-
-/// The top instance, if something was to be traced since boot.
-#[inline(always)]
-pub fn made() -> Option<&'static Arc<Instance>> {
-    TOP.get()
 }
 
 /// The top instance, which is made at first use. May sleep.

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-mod buffer;
+pub mod buffer;
 pub mod clock;
 mod instance;
 pub mod marker;
@@ -16,6 +16,6 @@ pub mod record;
 pub mod tracers;
 pub mod waiting;
 
-pub use instance::{Instance, Use, all, find, made, make, remove, top};
+pub use instance::{Instance, Use, all, find, make, remove, top};
 pub use names::Names;
 pub use tracers::Tracer;

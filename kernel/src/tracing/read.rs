@@ -22,6 +22,8 @@ struct Copied {
 struct Place {
     cursor: Cursor,
     next: Copied,
+    /// The one behind it.
+    after: Copied,
 }
 
 /// A walk through a buffer that leaves everything there.
@@ -41,6 +43,8 @@ pub struct Step<'a> {
     pub before: usize,
     /// The time of the next one, if there is one already.
     pub next: Option<u64>,
+    /// The next one of the same CPU.
+    pub same_cpu: Option<Entry<'a>>,
 }
 
 fn readers(buffer: &Buffer, only: Only) -> impl Iterator<Item = usize> {
@@ -53,20 +57,26 @@ pub fn with_reader<R>(buffer: &Buffer, cpu: usize, f: impl FnOnce(&mut Reader) -
 }
 
 impl Place {
+    /// Looks for the next record and the one behind it.
     fn fill(&mut self, buffer: &Buffer, cpu: usize, room: usize) -> Result<(), Errno> {
-        if self.next.is_there {
-            return Ok(());
+        if !self.next.is_there {
+            core::mem::swap(&mut self.next, &mut self.after);
+            self.after.is_there = false;
         }
-        let (cursor, next) = (&mut self.cursor, &mut self.next);
-        next.data.clear();
-        crate::mm::reserve::room(&mut next.data, room)?;
-        with_reader(buffer, cpu, |reader| {
-            let Some(event) = cursor.next(reader) else { return };
-            if event.data.len() <= next.data.capacity() {
-                next.data.extend_from_slice(event.data);
-                (next.time, next.lost, next.is_there) = (event.time, event.lost, true);
+        for place in [&mut self.next, &mut self.after] {
+            if place.is_there {
+                continue;
             }
-        });
+            place.data.clear();
+            crate::mm::reserve::room(&mut place.data, room)?;
+            with_reader(buffer, cpu, |reader| {
+                let Some(event) = self.cursor.next(reader) else { return };
+                if event.data.len() <= place.data.capacity() {
+                    place.data.extend_from_slice(event.data);
+                    (place.time, place.lost, place.is_there) = (event.time, event.lost, true);
+                }
+            });
+        }
         Ok(())
     }
 }
@@ -86,6 +96,7 @@ impl Walk {
             places.push(cursor.map(|cursor| Place {
                 cursor,
                 next: Copied::default(),
+                after: Copied::default(),
             }));
         }
         Ok(Self { places, given: 0 })
@@ -116,14 +127,21 @@ impl Walk {
         Ok(first.map(|(cpu, _)| (cpu, second)))
     }
 
-    /// Calls `f` with the next record. `None`: that was all so far.
-    pub fn next<R>(&mut self, buffer: &Buffer, f: impl FnOnce(&Step<'_>) -> R) -> Result<Option<R>, Errno> {
+    /// Calls `f` with the next record; if that returns `true`, the next of the same CPU is done with, too.
+    /// `None`: that was all so far.
+    pub fn next(
+        &mut self,
+        buffer: &Buffer,
+        f: impl FnOnce(&Step<'_>) -> bool,
+    ) -> Result<Option<()>, Errno> {
         loop {
             let Some((cpu, next)) = self.look(buffer)? else {
                 return Ok(None);
             };
             let Some(place) = &mut self.places[cpu] else { continue };
             place.next.is_there = false;
+            let after = &place.after;
+            let same_cpu = Entry::new(cpu, after.time, &after.data).filter(|_| after.is_there);
             let Some(entry) = Entry::new(cpu, place.next.time, &place.next.data) else {
                 continue;
             };
@@ -131,10 +149,15 @@ impl Walk {
                 entry,
                 lost: place.next.lost,
                 before: self.given,
-                next,
+                next: next.into_iter().chain(same_cpu.map(|entry| entry.time)).min(),
+                same_cpu,
             };
             self.given += 1;
-            return Ok(Some(f(&step)));
+            if f(&step) {
+                place.after.is_there = false;
+                self.given += 1;
+            }
+            return Ok(Some(()));
         }
     }
 }
@@ -161,6 +184,40 @@ pub fn consume(buffer: &Buffer, only: Only, f: impl FnOnce(&Entry<'_>, u64) -> b
         Some(take)
     })
     .flatten()
+}
+
+/// Consumes the earliest record, of which a copy is made in `room`, and calls `f` with it, with how many were
+/// lost in front of it, and with the one behind it on its CPU; if that returns `true`, that is consumed, too.
+/// `None`: there is none.
+pub fn consume_pair(
+    buffer: &Buffer,
+    only: Only,
+    room: &mut Vec<u8>,
+    f: impl FnOnce(&Entry<'_>, u64, Option<&Entry<'_>>) -> bool,
+) -> Result<Option<()>, Errno> {
+    room.clear();
+    crate::mm::reserve::room(room, buffer.layout().data())?;
+    let mut found = None;
+    let taken = consume(buffer, only, |entry, lost| {
+        if entry.data.len() <= room.capacity() {
+            room.extend_from_slice(entry.data);
+        }
+        found = Some((entry.cpu, entry.time, lost));
+        true
+    });
+    let (Some(true), Some((cpu, time, lost))) = (taken, found) else {
+        return Ok(taken.map(drop));
+    };
+    let Some(entry) = Entry::new(cpu, time, room) else {
+        return Ok(Some(()));
+    };
+    let done = with_reader(buffer, cpu, |reader| {
+        let next = reader.peek().and_then(|event| Entry::new(cpu, event.time, event.data));
+        if f(&entry, lost, next.as_ref()) {
+            reader.consume();
+        }
+    });
+    Ok(done)
 }
 
 /// Entries that can be read, and those that were recorded.
