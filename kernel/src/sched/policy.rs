@@ -61,3 +61,12 @@ pub fn yield_now() {
     super::current().sched.yielding.store(true, Ordering::Relaxed);
     super::schedule();
 }
+
+/// The priority as the kernel counts it, with what is lent to it: 0 to 98 real-time, 100 to 139 fair; less
+/// is more. In any context.
+pub fn kernel_priority(task: &Task) -> u8 {
+    match effective_priority(task) {
+        0 => (120 + task.sched.nice()) as u8,
+        level => 99 - level,
+    }
+}

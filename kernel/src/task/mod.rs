@@ -5,6 +5,7 @@
 pub mod access;
 pub mod creds;
 pub mod everyone;
+mod events;
 pub mod exec;
 pub mod exit;
 pub mod fork;

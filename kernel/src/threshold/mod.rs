@@ -5,6 +5,7 @@ use crate::arch::frame::Frame;
 use crate::arch::irq;
 use crate::sched::{CurrentTask, context, preempt};
 use crate::sync::lockdep;
+use crate::tracepoint;
 use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{CallWork, Cause, FaultIrqs, Observers, Processor, ThreadFlags, ThreadWork, WorkWords};
 use limen_linux_abi::Errno;
@@ -121,6 +122,18 @@ impl<const TRACKED: bool> Observers for Limen<TRACKED> {
         preempt::sub(preempt::NMI + preempt::HARDIRQ);
     }
     #[inline(always)]
+    fn trace_user_exit(&self, _: &InKernel) {
+        if tracks(TRACKED) {
+            tracepoint!(context_tracking::UserExit { dummy: 0 });
+        }
+    }
+    #[inline(always)]
+    fn trace_user_enter(&self, _: &InKernel) {
+        if tracks(TRACKED) {
+            tracepoint!(context_tracking::UserEnter { dummy: 0 });
+        }
+    }
+    #[inline(always)]
     fn instrumentation_begin(&self, _: &InKernel) {
         mark::begin();
     }
@@ -148,6 +161,7 @@ impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
     }
     fn notify_resume(&self, frame: &mut Frame, _: &InKernel) {
         crate::mm::oom::before_user();
+        crate::tracing::event::later::work();
         crate::rseq::resume(frame);
     }
     #[inline(always)]
@@ -181,6 +195,12 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     #[inline(always)]
     fn dispatch(&self, frame: &mut Frame, number: isize, _: &InKernel) {
         crate::syscall::dispatch(frame, number as usize);
+    }
+    fn tracepoint_enter(&self, frame: &mut Frame, number: isize) {
+        crate::tracing::event::calls::enter(frame, number);
+    }
+    fn tracepoint_exit(&self, frame: &mut Frame) {
+        crate::tracing::event::calls::exit(frame);
     }
     fn rseq_slice_end(&self, frame: &mut Frame) {
         crate::rseq::ended_by_call(frame);

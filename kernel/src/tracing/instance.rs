@@ -3,6 +3,8 @@
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
 use super::tracers::{self, Tracer};
+use super::errors::Errors;
+use super::event::state::InInstance;
 use super::waiting::Waiting;
 use super::{names, read};
 use crate::arch::smp;
@@ -11,7 +13,7 @@ use crate::sync::{Mutex, MutexGuard, Once, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use limen_linux_abi::Errno;
 use limen_trace_text::graph::GraphOptions;
@@ -25,12 +27,12 @@ pub struct Locked {
     tracer: &'static dyn Tracer,
 }
 
-/// Whether an instance records, and on which CPUs.
+/// Whether an instance records, and on which CPUs. Changed in any context.
 struct Switches {
-    on: bool,
+    on: AtomicBool,
     /// How many want it to pause.
-    pauses: u32,
-    mask: u64,
+    pauses: AtomicU32,
+    mask: AtomicU64,
 }
 
 /// A trace: its buffers, and how they are filled and read.
@@ -45,8 +47,12 @@ pub struct Instance {
     pub spare: Buffer,
     /// Which CPUs record, by their bits.
     pub(super) recording: AtomicU64,
-    switches: SpinLock<Switches>,
+    switches: Switches,
     options: AtomicU32,
+    /// What it wants of events.
+    pub events: InInstance,
+    /// What was wrong with what programs wrote (`error_log`).
+    pub errors: SpinLock<Errors>,
     /// The options of `function_graph`.
     graph_options: AtomicU32,
     pub(super) clock: AtomicU8,
@@ -105,11 +111,13 @@ impl Instance {
             main: Buffer::new()?,
             spare: Buffer::new()?,
             recording: AtomicU64::new(every_cpu()),
-            switches: SpinLock::new(Switches {
-                on: true,
-                pauses: 0,
-                mask: every_cpu(),
-            }),
+            switches: Switches {
+                on: AtomicBool::new(true),
+                pauses: AtomicU32::new(0),
+                mask: AtomicU64::new(every_cpu()),
+            },
+            events: InInstance::new(),
+            errors: SpinLock::new(Errors::new()),
             options: AtomicU32::new(Options::DEFAULT.bits()),
             graph_options: AtomicU32::new(GraphOptions::DEFAULT.bits()),
             clock: AtomicU8::new(Clock::Local as u8),
@@ -141,48 +149,61 @@ impl Instance {
         self.lock.lock()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Switches)) {
-        let mut switches = self.switches.lock();
-        change(&mut switches);
-        let bits = if switches.on && switches.pauses == 0 {
-            switches.mask
-        } else {
-            0
-        };
-        self.recording.store(bits, Release);
+    /// A switch has changed: all of them together say what is recorded.
+    fn switched(&self) {
+        loop {
+            let Switches { on, pauses, mask } = &self.switches;
+            let look = || (on.load(SeqCst), pauses.load(SeqCst), mask.load(SeqCst));
+            let now = look();
+            let bits = if now.0 && now.1 == 0 { now.2 } else { 0 };
+            self.recording.store(bits, SeqCst);
+            // Whoever stores last has seen all changes.
+            if look() == now {
+                return;
+            }
+        }
     }
 
     /// Whether it records (`tracing_on`).
     pub fn is_on(&self) -> bool {
-        self.switches.lock().on
+        self.switches.on.load(Relaxed)
     }
 
     /// Turns recording on or off. Who waits for records is told. In threads and interrupts.
     pub fn turn(&self, on: bool) {
-        self.change(|switches| switches.on = on);
+        self.turn_quietly(on);
         if !on {
             self.waiting.tell();
         }
     }
 
+    /// [`Self::turn`] in any context. Who waits is told with the next record.
+    pub fn turn_quietly(&self, on: bool) {
+        self.switches.on.store(on, SeqCst);
+        self.switched();
+    }
+
     /// Recording is off until [`Self::go_on`] was called as often.
     pub fn pause(&self) {
-        self.change(|switches| switches.pauses += 1);
+        self.switches.pauses.fetch_add(1, SeqCst);
+        self.switched();
     }
 
     /// See [`Self::pause`].
     pub fn go_on(&self) {
-        self.change(|switches| switches.pauses -= 1);
+        self.switches.pauses.fetch_sub(1, SeqCst);
+        self.switched();
     }
 
     /// The CPUs that are to record, by their bits (`tracing_cpumask`).
     pub fn mask(&self) -> u64 {
-        self.switches.lock().mask
+        self.switches.mask.load(Relaxed)
     }
 
     /// Changes [`Self::mask`].
     pub fn set_mask(&self, mask: u64) {
-        self.change(|switches| switches.mask = mask & every_cpu());
+        self.switches.mask.store(mask & every_cpu(), SeqCst);
+        self.switched();
     }
 
     /// The options.
@@ -195,10 +216,12 @@ impl Instance {
         if !self.is_top() && Options::TOP_ONLY.contains(option) {
             return Err(Errno::EINVAL);
         }
-        if on {
-            self.options.fetch_or(option.bits(), Relaxed);
-        } else {
-            self.options.fetch_and(!option.bits(), Relaxed);
+        let before = match on {
+            true => self.options.fetch_or(option.bits(), Relaxed),
+            false => self.options.fetch_and(!option.bits(), Relaxed),
+        };
+        if option == Options::EVENT_FORK && Options::from_bits_retain(before).contains(option) != on {
+            super::event::pids::follow_forks(on)?;
         }
         if option == Options::OVERWRITE {
             self.main.set_overwrite(on);
@@ -389,6 +412,12 @@ impl Instance {
     }
 }
 
+/// The top instance, if something was to be traced since boot.
+#[inline(always)]
+pub fn made() -> Option<&'static Arc<Instance>> {
+    TOP.get()
+}
+
 /// The top instance, which is made at first use. May sleep.
 pub fn top() -> Result<&'static Arc<Instance>, Errno> {
     if let Some(top) = TOP.get() {
@@ -454,6 +483,8 @@ pub fn remove(name: &[u8]) -> Result<(), Errno> {
     locked.tracer.stop(&instance);
     locked.tracer = tracers::NOP;
     drop(locked);
+    let _ = instance.set_option(Options::EVENT_FORK, false);
+    instance.leave_events();
     // A tracer that has stopped records no more; who still holds a reference finds no buffers.
     instance.main.free();
     instance.spare.free();

@@ -9,6 +9,8 @@
 pub mod buffer;
 pub mod clock;
 mod instance;
+mod errors;
+pub mod event;
 pub mod marker;
 pub mod names;
 pub mod read;
@@ -16,6 +18,6 @@ pub mod record;
 pub mod tracers;
 pub mod waiting;
 
-pub use instance::{Instance, Use, all, find, make, remove, top};
+pub use instance::{Instance, Use, all, find, made, make, remove, top};
 pub use names::Names;
 pub use tracers::Tracer;

@@ -453,21 +453,12 @@ pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         ("nr_involuntary_switches", involuntary),
         ("se.load.weight", weight),
         ("policy", task.sched.policy() as u64),
-        ("prio", u64::from(kernel_priority(task))),
+        ("prio", u64::from(crate::sched::policy::kernel_priority(task))),
         ("clock-delta", crate::time::raw_ns().saturating_sub(clock)),
     ] {
         let _ = writeln!(out, "{name:<45}:{value:>21}");
     }
     Ok(())
-}
-
-/// The priority as the kernel counts it, with what is lent to it: 0 to 98 real-time, 100 to 139 fair; less
-/// is more.
-fn kernel_priority(task: &Task) -> u8 {
-    match crate::sched::policy::effective_priority(task) {
-        0 => (120 + task.sched.nice()) as u8,
-        level => 99 - level,
-    }
 }
 
 /// `stack`: where the thread is in the kernel. Only for privileged tasks, and always empty.

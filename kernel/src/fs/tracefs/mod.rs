@@ -2,6 +2,9 @@
 //! `/sys/kernel/tracing`, and on its own under debugfs. `instance` is the directory of an instance; a room
 //! that traces adds its files there with [`register`]. `docs/tracing.md` lists them.
 
+mod event_dirs;
+mod event_files;
+mod event_sets;
 mod events;
 mod instance;
 mod marker;
@@ -165,6 +168,7 @@ pub fn init() {
         snapshot::ROWS,
         per_cpu::ROWS,
         events::ROWS,
+        event_sets::ROWS,
         instance::INSTANCES,
     ] {
         register(rows);

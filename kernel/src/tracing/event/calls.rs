@@ -65,7 +65,7 @@ pub fn enter(frame: &Frame, number: isize) {
 
 /// The running thread has ended a system call, and has the bit.
 pub fn exit(frame: &Frame) {
-    let (number, result) = (frame.syscall_number(), frame.raw_result() as isize);
+    let (number, result) = (frame.syscall_number(), frame.result() as isize);
     tracepoint!(raw_syscalls::SysExit { id: number, ret: result });
     if let Ok(index) = usize::try_from(number)
         && let Some(event) = list::of_call(index, End::Exit)

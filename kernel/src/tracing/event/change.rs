@@ -197,26 +197,6 @@ impl Instance {
         added
     }
 
-    /// Removes all triggers of an event. May sleep.
-    pub fn clear_triggers(self: &Arc<Self>, event: &Event) -> Result<(), Errno> {
-        loop {
-            let mut states = self.events.states();
-            let Some(of) = states.get(event.id).and_then(|state| state.triggers.last()).map(|one| one.of())
-            else {
-                return Ok(());
-            };
-            let state = states.of(event.id)?;
-            state.triggers.pop();
-            state.release();
-            event.publish(self, Some(state))?;
-            if let Some(target) = of.and_then(list::numbered) {
-                let state = states.of(target.id)?;
-                state.release();
-                target.publish(self, Some(state))?;
-            }
-        }
-    }
-
     /// Writes the triggers of an event. `false`: there are none.
     pub fn write_triggers(&self, event: &Event, out: &mut dyn core::fmt::Write) -> bool {
         let states = self.events.states();

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_trace_events::events::sched::{SchedProcessExit, SchedProcessFork};
-use limen_trace_events::{Event as _, Numbered};
+use limen_trace_events::Numbered;
 use limen_trace_text::Options;
 
 /// A set of threads, in order.

@@ -27,7 +27,7 @@ impl Output for To<'_> {
     fn pointer(&mut self, address: u64) -> fmt::Result {
         // As Linux: the same address is always the same number, and nobody learns where it is.
         static KEY: Once<u64> = Once::new();
-        let key = *KEY.get_or_init(crate::random::next_u64);
+        let key = *KEY.get_or_init(crate::random::word);
         let mixed = (address ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.rotate_left(17);
         let shown = if address == 0 { 0 } else { mixed >> 32 };
         write!(self.0, "{shown:0width$x}", width = 2 * size_of::<usize>())

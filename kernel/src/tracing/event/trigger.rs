@@ -70,14 +70,6 @@ impl Trigger {
         }
     }
 
-    /// The event that it turns on or off.
-    pub fn of(&self) -> Option<u16> {
-        match self.what {
-            Do::Event { id, .. } => Some(id),
-            _ => None,
-        }
-    }
-
     /// Whether it comes after the record.
     pub fn is_after(&self) -> bool {
         matches!(self.what, Do::Stack)
@@ -111,7 +103,7 @@ impl Trigger {
     pub fn write(&self, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
         let left = self.left.as_ref().map(|left| left.load(Relaxed));
         let filter = self.filter.as_ref().map(Filter::text);
-        let mut show = |action| {
+        let mut show = |action: Action<'_>| {
             let command = Command { remove: false, action, count: None, filter };
             command.write(left, out)
         };
