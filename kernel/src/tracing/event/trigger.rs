@@ -63,9 +63,8 @@ impl Trigger {
             | (Do::Off, Action::TraceOff)
             | (Do::Snapshot, Action::Snapshot)
             | (Do::Stack, Action::StackTrace) => true,
-            (Do::Event { enable, id, .. }, Action::Event { enable: wanted, .. }) => {
-                enable == wanted && Some(*id) == of
-            }
+            // Whether it turns it on or off: only one can be there.
+            (Do::Event { id, .. }, Action::Event { .. }) => Some(*id) == of,
             _ => false,
         }
     }
