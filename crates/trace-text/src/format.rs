@@ -34,6 +34,12 @@ pub struct Fixed {
 const FUNC: Field = ("unsigned long func", Is::Long);
 const DEPTH: Field = ("int depth", Is::Bytes(4, true));
 
+/// How the first eight addresses of a stack are shown.
+const EIGHT: &str = "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \
+                     \"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], \
+                     (void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], \
+                     (void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]";
+
 /// All of them, by name.
 pub const ALL: [Fixed; 7] = [
     Fixed {
@@ -72,8 +78,7 @@ pub const ALL: [Fixed; 7] = [
             ("int size", Is::Bytes(4, true)),
             ("unsigned long caller[]", Is::Rest),
         ],
-        print: "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], \
-                (void *)REC->caller[1], (void *)REC->caller[2]",
+        print: EIGHT,
     },
     Fixed {
         name: "print",
@@ -97,8 +102,7 @@ pub const ALL: [Fixed; 7] = [
             ("unsigned int tgid", Is::Bytes(4, false)),
             ("unsigned long caller[8]", Is::Eight),
         ],
-        print: "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], \
-                (void *)REC->caller[1], (void *)REC->caller[2]",
+        print: EIGHT,
     },
 ];
 

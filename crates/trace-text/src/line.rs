@@ -248,6 +248,7 @@ fn numbers(entry: &Entry<'_>, options: Options, hex: bool, out: &mut dyn Write) 
             writeln!(out, "{ip:0width$x} {parent:0width$x} ", width = 2 * LONG)
         }
         Kind::FUNCTION => writeln!(out, "{:x} {:x}", entry.long(COMMON), entry.long(COMMON + LONG)),
+        Kind::PRINT | Kind::RAW_DATA if hex => writeln!(out, "type: {}\n", entry.common.kind.0),
         Kind::PRINT => {
             write!(out, "# {:x} ", entry.long(COMMON))?;
             text(entry.text(COMMON + LONG), out)

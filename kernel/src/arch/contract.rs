@@ -157,6 +157,9 @@ owed! {
     time::set_event => fn(u64);
     /// The counter's value when `now_ns` was 0, and nanoseconds per step, 32.32 fixed point. Boot.
     time::clock_parameters => fn() -> (u64, u64);
+    /// The counter itself as a clock of traces, if Linux has it among those: its name there, and its value.
+    /// Any.
+    time::COUNTER => Option<(&'static str, fn() -> u64)>;
 }
 
 // The address layout.

@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("sched", crate::sched::selftest::TESTS),
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),
+    ("tracing", crate::tracing::selftest::TESTS),
 ];
 
 /// Whether the command line asks for the self-tests.

@@ -73,6 +73,8 @@ pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
 pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
 /// Opens a file that has operations of its own.
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
+/// Finds a directory of another file system.
+pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
 /// Returns where a link leads.
 pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
 
@@ -93,6 +95,8 @@ pub enum Node {
     Link(Follow),
     /// A directory.
     Directory(u32, Arc<dyn Directory>),
+    /// A directory that is one of another file system.
+    Same(Same),
 }
 
 /// The names of a directory.
@@ -203,7 +207,7 @@ impl Node {
             Self::File(..) | Self::Strict(..) => FileType::Regular,
             Self::Special(_, kind, ..) => *kind,
             Self::Link(_) => FileType::Symlink,
-            Self::Directory(..) => FileType::Directory,
+            Self::Directory(..) | Self::Same(_) => FileType::Directory,
         }
     }
 
@@ -234,6 +238,7 @@ impl Node {
             | Self::Strict(mode, _)
             | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
+            Self::Same(_) => 0,
         };
         let rdev = match &self {
             Self::Special(_, _, rdev, _) => *rdev,
@@ -273,6 +278,7 @@ impl InodeOps for Ops {
         };
         let node = directory.get(name).ok_or(Errno::ENOENT)?;
         let owner = match &node {
+            Node::Same(find) => return find(),
             Node::Directory(mode, inner) => inner.own(*mode),
             _ => directory.owner(),
         };

@@ -29,10 +29,12 @@ pub enum Clock {
     Boot,
     /// `CLOCK_TAI`.
     Tai,
+    /// The machine's counter, where Linux has it among the clocks of traces.
+    Counts,
 }
 
-/// All clocks with their names, in the order in which `trace_clock` shows them.
-pub const ALL: [(&str, Clock); 9] = [
+/// Those that all machines have.
+const COMMON: [(&str, Clock); 9] = [
     ("local", Clock::Local),
     ("global", Clock::Global),
     ("counter", Clock::Counter),
@@ -44,23 +46,34 @@ pub const ALL: [(&str, Clock); 9] = [
     ("tai", Clock::Tai),
 ];
 
+/// All clocks with their names, in the order in which `trace_clock` shows them.
+pub fn all() -> impl Iterator<Item = (&'static str, Clock)> {
+    let own = machine::COUNTER.map(|(name, _)| (name, Clock::Counts));
+    COMMON.into_iter().chain(own)
+}
+
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 impl Clock {
     /// The clock with this number.
     pub fn from_number(number: u8) -> Self {
-        ALL.get(usize::from(number)).map_or(Self::Local, |row| row.1)
+        let other = if number == Self::Counts as u8 {
+            Self::Counts
+        } else {
+            Self::Local
+        };
+        COMMON.get(usize::from(number)).map_or(other, |row| row.1)
     }
 
     /// The clock with this name.
     pub fn named(name: &str) -> Option<Self> {
-        ALL.iter().find(|row| row.0 == name).map(|row| row.1)
+        all().find(|row| row.0 == name).map(|row| row.1)
     }
 
     /// How its times are shown.
     pub fn style(self) -> Time {
         match self {
-            Self::Counter | Self::Uptime => Time::Count,
+            Self::Counter | Self::Uptime | Self::Counts => Time::Count,
             _ => Time::Nanoseconds,
         }
     }
@@ -82,6 +95,7 @@ impl Clock {
         match self {
             Self::Counter => COUNTER.fetch_add(1, Ordering::Relaxed) + 1,
             Self::Uptime => machine::now_ns() / 10_000_000,
+            Self::Counts => machine::COUNTER.map_or(0, |(_, count)| count()),
             Self::Mono | Self::Boot if !nmi => time::now_ns(),
             Self::Tai if !nmi => time::tai_ns(),
             _ => machine::now_ns(),

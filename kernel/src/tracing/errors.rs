@@ -1,84 +1,77 @@
-//! What was wrong with what programs wrote to an instance's files (`error_log`): the last few.
+//! What was wrong with commands that were written to files of an instance (`error_log`): the last few.
 
 use super::Instance;
-use crate::mm::reserve::room_exact;
-use crate::time::now_ns;
+use crate::sync::Mutex;
+use crate::time::raw_ns;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// How many are kept.
 const MOST: usize = 8;
+/// How much of a command is kept, bytes.
+const COMMAND: usize = 256;
 
-/// An error.
-struct One {
-    /// When, nanoseconds.
-    time: u64,
-    /// What it was about.
-    about: &'static str,
-    what: &'static str,
-    command: Vec<u8>,
-    /// Where in the command, from 0.
-    column: usize,
+/// A command that was wrong.
+#[derive(Clone)]
+pub struct Report {
+    /// When, nanoseconds since boot.
+    pub time: u64,
+    /// Which part of the kernel says so.
+    pub room: &'static str,
+    /// What was wrong.
+    pub what: &'static str,
+    /// The command, or the beginning of it.
+    pub command: Vec<u8>,
+    /// Where in the command, in bytes.
+    pub at: usize,
 }
 
-/// The errors of an instance, the oldest first.
-pub struct Errors([Option<One>; MOST]);
+/// The reports of an instance.
+pub struct Reports(Mutex<VecDeque<Report>>);
 
-impl Errors {
+impl Reports {
     /// None.
     pub const fn new() -> Self {
-        Self([const { None }; MOST])
+        Self(Mutex::new(VecDeque::new()))
     }
 }
 
 impl Instance {
-    /// Keeps an error: what `command` was about, what is wrong with it, and where. Without memory it is lost.
-    pub fn log_error(&self, about: &'static str, command: &[u8], what: &'static str, column: usize) {
-        let mut copy = Vec::new();
-        if room_exact(&mut copy, command.len()).is_err() {
+    /// Keeps a report: `room` says that `what` is wrong with `command`, at byte `at` of it. Without memory it
+    /// is not kept. May sleep.
+    pub fn report(&self, room: &'static str, what: &'static str, command: &[u8], at: usize) {
+        let command = command.trim_ascii();
+        let kept = &command[..command.len().min(COMMAND)];
+        let mut own = Vec::new();
+        if crate::mm::reserve::room_exact(&mut own, kept.len()).is_err() {
             return;
         }
-        copy.extend_from_slice(command);
-        let one = One { time: now_ns(), about, what, command: copy, column };
-        let mut errors = self.errors.lock();
-        let all = &mut errors.0;
-        let free = all.iter().position(Option::is_none);
-        let place = free.unwrap_or_else(|| {
-            all.rotate_left(1);
-            MOST - 1
-        });
-        let former = all[place].replace(one);
-        drop(errors);
-        drop(former);
+        own.extend_from_slice(kept);
+        let report = Report {
+            time: raw_ns(),
+            room,
+            what,
+            command: own,
+            at,
+        };
+        let mut reports = self.reports.0.lock();
+        while reports.len() >= MOST {
+            reports.pop_front();
+        }
+        if crate::mm::reserve::room(&mut *reports, 1).is_ok() {
+            reports.push_back(report);
+        }
     }
 
-    /// Forgets all errors.
-    pub fn clear_errors(&self) {
-        let former = core::mem::replace(&mut *self.errors.lock(), Errors::new());
-        drop(former);
+    /// Calls `f` with each report that is kept, the oldest first.
+    pub fn each_report(&self, mut f: impl FnMut(&Report)) {
+        for report in self.reports.0.lock().iter() {
+            f(report);
+        }
     }
 
-    /// Calls `out` with the errors' text, piece by piece. It allocates, so the errors are taken meanwhile:
-    /// what fails in between comes behind them.
-    pub fn write_errors(&self, mut out: impl FnMut(&[u8])) {
-        let mut taken = core::mem::replace(&mut *self.errors.lock(), Errors::new());
-        for one in taken.0.iter().flatten() {
-            let (seconds, rest) = (one.time / 1_000_000_000, one.time % 1_000_000_000 / 1000);
-            out(alloc::format!("[{seconds:5}.{rest:06}] ").as_bytes());
-            for text in [one.about, ": error: ", one.what, "\n  Command: "] {
-                out(text.as_bytes());
-            }
-            out(&one.command);
-            out(b"\n           ");
-            for _ in 0..one.column.min(one.command.len()) {
-                out(b" ");
-            }
-            out(b"^\n");
-        }
-        let mut errors = self.errors.lock();
-        let new = core::mem::replace(&mut *errors, Errors::new());
-        let mut more = new.0.into_iter().flatten();
-        for (place, one) in errors.0.iter_mut().zip(taken.0.iter_mut()) {
-            *place = one.take().or_else(|| more.next());
-        }
+    /// Forgets all reports.
+    pub fn forget_reports(&self) {
+        self.reports.0.lock().clear();
     }
 }

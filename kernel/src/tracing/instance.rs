@@ -3,8 +3,8 @@
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
 use super::tracers::{self, Tracer};
-use super::errors::Errors;
 use super::event::state::InInstance;
+use super::errors::Reports;
 use super::waiting::Waiting;
 use super::{names, read};
 use crate::arch::smp;
@@ -51,8 +51,6 @@ pub struct Instance {
     options: AtomicU32,
     /// What it wants of events.
     pub events: InInstance,
-    /// What was wrong with what programs wrote (`error_log`).
-    pub errors: SpinLock<Errors>,
     /// The options of `function_graph`.
     graph_options: AtomicU32,
     pub(super) clock: AtomicU8,
@@ -69,6 +67,7 @@ pub struct Instance {
     users: AtomicU32,
     /// The CPUs whose `trace_pipe` is open; all bits for the one of all.
     pub pipes: SpinLock<u64>,
+    pub(super) reports: Reports,
     lock: Mutex<Locked>,
 }
 
@@ -117,7 +116,6 @@ impl Instance {
                 mask: AtomicU64::new(every_cpu()),
             },
             events: InInstance::new(),
-            errors: SpinLock::new(Errors::new()),
             options: AtomicU32::new(Options::DEFAULT.bits()),
             graph_options: AtomicU32::new(GraphOptions::DEFAULT.bits()),
             clock: AtomicU8::new(Clock::Local as u8),
@@ -128,6 +126,7 @@ impl Instance {
             expanded: AtomicBool::new(false),
             users: AtomicU32::new(0),
             pipes: SpinLock::new(0),
+            reports: Reports::new(),
             lock: Mutex::new(Locked { tracer: tracers::NOP }),
         })
     }

@@ -8,6 +8,7 @@
 
 pub mod buffer;
 pub mod clock;
+mod errors;
 mod instance;
 mod errors;
 pub mod event;
@@ -15,6 +16,7 @@ pub mod marker;
 pub mod names;
 pub mod read;
 pub mod record;
+pub mod selftest;
 pub mod tracers;
 pub mod waiting;
 

@@ -28,6 +28,9 @@ pub fn now_ns() -> u64 {
     scale(sysreg::counter(), TO_NS.load(Ordering::Relaxed))
 }
 
+/// Linux has no clock of traces that is the counter.
+pub const COUNTER: Option<(&str, fn() -> u64)> = None;
+
 /// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it
 /// off. When it fires, the architecture calls `crate::arch::above::timer_interrupt()` inside
 /// `threshold::interrupt`.

@@ -46,6 +46,9 @@ pub fn now_ns() -> u64 {
     scale(counter(), TO_NS.load(Ordering::Relaxed))
 }
 
+/// The time base as a clock of traces.
+pub const COUNTER: Option<(&str, fn() -> u64)> = Some(("ppc-tb", || counter()));
+
 fn arm(due: u64) {
     let steps = due.saturating_sub(counter()).min(LONGEST.load(Ordering::Relaxed));
     // SAFETY: this CPU's own timer; its interrupt is handled.

@@ -40,6 +40,9 @@ pub fn clock_parameters() -> (u64, u64) {
     (BASE.load(Ordering::Relaxed), MULT.load(Ordering::Relaxed))
 }
 
+/// The counter as a clock of traces.
+pub const COUNTER: Option<(&str, fn() -> u64)> = Some(("x86-tsc", || rdtsc()));
+
 /// Programs this CPU's event for `deadline_ns` (as [`now_ns`]; in the past: at once). `u64::MAX` turns it
 /// off. When it fires, the architecture calls `crate::arch::above::timer_interrupt()` inside
 /// `threshold::interrupt`. Interrupts are off.

@@ -1,4 +1,4 @@
-//! `set_event`, `available_events`, the threads whose events are recorded, and `error_log`.
+//! `set_event`, `available_events`, and the threads whose events are recorded.
 
 use super::instance::{Row, shown, special};
 use super::{BOTH, READ};
@@ -42,24 +42,6 @@ pub const ROWS: &[Row] = &[
         name: "set_event_notrace_pid",
         only_top: false,
         node: |instance| pids::<true>(instance),
-    },
-    Row {
-        name: "error_log",
-        only_top: false,
-        node: |instance| {
-            emptied(
-                instance,
-                |instance| {
-                    instance.clear_errors();
-                    Ok(())
-                },
-                |instance, out| {
-                    instance.write_errors(|text| out.add(text));
-                    Ok(())
-                },
-                |_, _| Ok(()),
-            )
-        },
     },
 ];
 

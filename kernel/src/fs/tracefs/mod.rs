@@ -5,6 +5,7 @@
 mod event_dirs;
 mod event_files;
 mod event_sets;
+mod errors;
 mod events;
 mod instance;
 mod marker;
@@ -20,7 +21,7 @@ mod trace;
 pub use instance::register;
 
 use crate::fs::dentry::Dentry;
-use crate::fs::pseudo::{self, Changes};
+use crate::fs::pseudo::{self, Changes, Node};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
 use crate::sync::Once;
@@ -144,13 +145,17 @@ impl Options {
     }
 }
 
-fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
-    let options = Options::parse(data)?;
+fn root() -> Result<&'static Shared<Dentry>, Errno> {
     let top = tracing::top()?;
-    let root = ROOT.get_or_init(|| {
+    Ok(ROOT.get_or_init(|| {
         let sb = SuperBlock::new("tracefs", Box::new(Super), true);
         pseudo::root(&sb, ROOT_MODE, Arc::new(instance::Files::new(top.clone())))
-    });
+    }))
+}
+
+fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
+    let options = Options::parse(data)?;
+    let root = root()?;
     options.apply();
     Ok(root.clone())
 }
@@ -158,6 +163,9 @@ fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
 /// Registers the type.
 pub fn init() {
     crate::fs::superblock::register_fs_type(&TRACEFS);
+    // Linux mounts it there when somebody comes by; here the same directory is part of both.
+    let same = || root().map(|root| (*root.inode).clone());
+    crate::fs::debugfs::TREE.add("tracing", Node::Same(Arc::new(same)));
     for rows in [
         settings::ROWS,
         top::ROWS,
@@ -169,6 +177,7 @@ pub fn init() {
         per_cpu::ROWS,
         events::ROWS,
         event_sets::ROWS,
+        errors::ROWS,
         instance::INSTANCES,
     ] {
         register(rows);

@@ -61,7 +61,7 @@ fn files(instance: &Arc<Instance>, cpu: usize) -> Vec<(&'static str, One)> {
                 BOTH,
                 instance,
                 move |instance, out| {
-                    settings::write_size(out, instance.size(cpu));
+                    settings::write_size(out, (instance.size(cpu).0, None));
                     Ok(())
                 },
                 move |instance, bytes| settings::store_size(instance, Some(cpu), bytes),

@@ -194,9 +194,9 @@ impl FileOps for FreeBuffer {
 
 fn show_clock(instance: &Arc<Instance>, out: &mut Text) -> Shown {
     let now = instance.clock();
-    for (n, (name, clock)) in clock::ALL.iter().enumerate() {
+    for (n, (name, clock)) in clock::all().enumerate() {
         let space = if n == 0 { "" } else { " " };
-        let _ = if *clock == now {
+        let _ = if clock == now {
             write!(out, "{space}[{name}]")
         } else {
             write!(out, "{space}{name}")

@@ -85,7 +85,7 @@ impl Instance {
                 state.filter = None;
                 event.publish(self, Some(state))?;
                 drop(states);
-                self.log_error(FILTER_ERROR, text, error.cause.text(), error.column);
+                self.report(FILTER_ERROR, error.cause.text(), text, error.column);
                 Err(Errno::EINVAL)
             }
         }
@@ -119,7 +119,7 @@ impl Instance {
         if any {
             return Ok(());
         }
-        self.log_error(FILTER_ERROR, text, failed.cause.text(), failed.column);
+        self.report(FILTER_ERROR, failed.cause.text(), text, failed.column);
         Err(Errno::EINVAL)
     }
 
@@ -162,7 +162,7 @@ impl Instance {
             Some(Err(error)) => {
                 drop(states);
                 let text = command.filter.unwrap_or_default();
-                self.log_error(FILTER_ERROR, text, error.cause.text(), error.column);
+                self.report(FILTER_ERROR, error.cause.text(), text, error.column);
                 return Err(Errno::EINVAL);
             }
         };
