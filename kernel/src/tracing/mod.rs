@@ -10,7 +10,6 @@ pub mod buffer;
 pub mod clock;
 mod errors;
 mod instance;
-mod errors;
 pub mod event;
 pub mod marker;
 pub mod names;
