@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// A thread as events show it: name, number, priority.
 fn shown(task: &Task) -> ([u8; 16], i32, i32) {
-    (task.comm_now(), task.tid(), i32::from(kernel_priority(task)))
+    (task.comm_now(), task.tid(), kernel_priority(task))
 }
 
 macro_rules! wakeups {

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use limen_trace_events::Str;
 
 fn prio(task: &Task) -> i32 {
-    i32::from(kernel_priority(task))
+    kernel_priority(task)
 }
 
 fn oom_score_adj(task: &Task) -> i16 {

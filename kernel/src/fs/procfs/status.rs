@@ -447,14 +447,14 @@ pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let weight = u64::from(account.weight) << if usize::BITS == 64 { 10 } else { 0 };
     let clock = crate::time::raw_ns();
     for (name, value) in [
-        ("se.nr_migrations", account.migrations as u64),
-        ("nr_switches", voluntary + involuntary),
-        ("nr_voluntary_switches", voluntary),
-        ("nr_involuntary_switches", involuntary),
-        ("se.load.weight", weight),
-        ("policy", task.sched.policy() as u64),
-        ("prio", u64::from(crate::sched::policy::kernel_priority(task))),
-        ("clock-delta", crate::time::raw_ns().saturating_sub(clock)),
+        ("se.nr_migrations", account.migrations as i64),
+        ("nr_switches", (voluntary + involuntary) as i64),
+        ("nr_voluntary_switches", voluntary as i64),
+        ("nr_involuntary_switches", involuntary as i64),
+        ("se.load.weight", weight as i64),
+        ("policy", task.sched.policy() as i64),
+        ("prio", i64::from(crate::sched::policy::kernel_priority(task))),
+        ("clock-delta", crate::time::raw_ns().saturating_sub(clock) as i64),
     ] {
         let _ = writeln!(out, "{name:<45}:{value:>21}");
     }
