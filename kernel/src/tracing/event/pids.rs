@@ -74,15 +74,16 @@ impl Pids {
     /// Changes a set: empties it if `anew`, then adds and removes. May sleep.
     pub fn change(&self, not: bool, anew: bool, add: &[i32], remove: &[i32]) -> Result<(), Errno> {
         let _changing = self.changing.lock();
-        let old = self.slot(not).get(&rcu::read());
-        let old = old.as_ref().filter(|_| !anew).map_or(&[][..], |set| &set.0);
+        let old = self.slot(not).get(&rcu::read()).filter(|_| !anew);
+        // A set whose threads have all ended stays: nobody is in it.
+        let is_new = old.is_none();
+        let old = old.as_ref().map_or(&[][..], |set| &set.0);
         let mut new = Vec::new();
         room_exact(&mut new, old.len() + add.len())?;
         new.extend(old.iter().chain(add).copied().filter(|pid| !remove.contains(pid)));
         new.sort_unstable();
         new.dedup();
-        let is_empty = new.is_empty() && (anew || old.is_empty() || !remove.is_empty());
-        let new = match is_empty {
+        let new = match new.is_empty() && is_new {
             true => None,
             false => Some(Shared::try_new(Set(new)).ok_or(Errno::ENOMEM)?),
         };
