@@ -163,6 +163,8 @@ impl Writers {
 struct Found {
     /// The next number of each CPU's thread and interrupts.
     next: [[u32; 2]; MAX_CPUS],
+    /// Numbers of each CPU that were left out, and records that are lost.
+    left_out: [(u64, u64); MAX_CPUS],
     records: u64,
     lost: u64,
     wrong: u64,
@@ -172,6 +174,7 @@ impl Found {
     fn new() -> Self {
         Self {
             next: [[0; 2]; MAX_CPUS],
+            left_out: [(0, 0); MAX_CPUS],
             records: 0,
             lost: 0,
             wrong: 0,
@@ -187,7 +190,10 @@ impl Found {
                 return true;
             };
             // Numbers are left out only where records are lost, and none comes twice.
-            if n < *next || u64::from(n - *next) > lost {
+            let (left_out, all_lost) = &mut self.left_out[entry.cpu];
+            *all_lost += lost;
+            *left_out += u64::from(n.saturating_sub(*next));
+            if n < *next || left_out > all_lost {
                 self.wrong += 1;
             }
             *next = n + 1;

@@ -286,10 +286,10 @@ impl Source {
     /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
-        const FOLDERS: [&str; 3] = ["rseq", "membarrier", "futex"];
+        const FOLDERS: [&str; 4] = ["rseq", "membarrier", "futex", "ftrace"];
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;
-        let made = place.join("tests");
+        let made = place.join("tests-with-ftrace");
         let made = made::ensure(&made, &[], |new| {
             std::fs::create_dir_all(new)?;
             let done = Command::new("tar")

@@ -234,6 +234,9 @@ fn store_mask(instance: &Arc<Instance>, bytes: &[u8]) -> Shown {
         }
         mask = mask << 4 | u64::from(digit);
     }
+    if smp::count() < 64 && mask >> smp::count() != 0 {
+        return Err(Errno::EOVERFLOW);
+    }
     instance.set_mask(mask);
     Ok(())
 }

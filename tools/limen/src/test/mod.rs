@@ -9,6 +9,7 @@ mod cases;
 mod command;
 mod errors;
 mod flavour;
+mod ftracetest;
 pub mod guest;
 mod host;
 mod licences;
@@ -147,6 +148,7 @@ fn steps() -> Vec<Step> {
         steps.extend(selftests::steps(arch));
         steps.extend(rseq::steps(arch));
         steps.extend(rcu::steps(arch));
+        steps.extend(ftracetest::steps(arch));
         steps.extend(stress::steps(arch));
         steps.extend(boots::more_steps(arch));
         steps.extend(bench::steps(arch));
@@ -195,6 +197,8 @@ const LENGTHY: &[&str] = &[
     "errors-arm",
     "errors-arm64",
     "errors-powerpc64",
+    "ftracetest-arm",
+    "ftracetest-powerpc64",
     "lockdep-abi-arm",
     "lockdep-abi-arm64",
     "lockdep-abi-powerpc64",

@@ -54,6 +54,7 @@ const ASKING: &[&str] = &[
     "locks",
     "leases",
     "descriptors",
+    "traced",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

@@ -1,0 +1,138 @@
+//! Linux's ftracetest, from Debian's `linux-source`, unmodified, in the guest's BusyBox shell. All of it runs;
+//! a case whose result is another than expected here fails the step.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::guest::Guest;
+use super::{Context, Step, Verdict};
+use crate::arch::Arch;
+use crate::linux::Source;
+
+/// Cases that pass.
+const PASS: &[&str] = &[
+    "00basic/basic1",
+    "00basic/basic2",
+    "00basic/basic3",
+    "00basic/ringbuffer_size",
+    "00basic/snapshot",
+    "00basic/trace_pipe",
+    "instances/instance",
+    "instances/instance-event",
+];
+
+/// Cases that fail, or say nothing, because of what the kernel does not have or the guest's tools cannot do;
+/// but they do not ask for it. All others are unsupported: they ask for files that do not exist.
+const OTHER: &[(&str, &str)] = &[
+    // The events of the scheduler.
+    ("00basic/basic4", "FAIL"),
+    // The tool that it uses is not in the guest.
+    ("selftest/bashisms", "UNRESOLVED"),
+];
+
+/// The cases below a folder, by name.
+fn cases(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(cases(&path)?);
+        } else if path.extension().is_some_and(|end| end == "tc") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a case runs in an instance, too.
+fn in_instance(case: &Path) -> Result<bool> {
+    let text = std::fs::read_to_string(case)?;
+    let flags = text.lines().filter_map(|line| line.strip_prefix('#')?.split_once("flags:"));
+    Ok(flags.map(|(_, flags)| flags).any(|flags| flags.contains("instance")))
+}
+
+fn expected(name: &str) -> &'static str {
+    if PASS.contains(&name) {
+        return "PASS";
+    }
+    let other = OTHER.iter().find(|(case, _)| *case == name);
+    other.map_or("UNSUPPORTED", |(_, result)| result)
+}
+
+/// The result in a line `[12] what it is<tab>[RESULT]`.
+fn result(line: &str) -> Option<&str> {
+    line.strip_prefix('[')?.rsplit_once('[')?.1.strip_suffix(']')
+}
+
+const SCRIPT: &str = "mount -t tracefs nodev /sys/kernel/tracing || exit 1
+cd /ftrace; sh ./ftracetest -l /tmp/logs
+for log in /tmp/logs/*-log.*; do echo \"== $log\"; tail -n 8 $log; done
+";
+
+fn check(context: &Context, arch: Arch) -> Result<Verdict> {
+    let suite = Source::Stable.selftests()?.join("ftrace");
+    let tests = suite.join("test.d");
+    let mut names = Vec::new();
+    for again in [false, true] {
+        for case in cases(&tests)? {
+            if !again || in_instance(&case)? {
+                let name = case.strip_prefix(&tests)?.with_extension("");
+                names.push(name.to_string_lossy().into_owned());
+            }
+        }
+    }
+    let ran = Guest::new(context, arch)
+        .smp(2)
+        .option("--mem=512M")
+        .timeout(900)
+        .option(format!("--add={}:/ftrace", suite.display()))
+        .script(SCRIPT)
+        .run()?;
+    let text = ran.text();
+    let results: Vec<&str> = text.lines().filter_map(result).collect();
+    if results.len() != names.len() {
+        bail!(
+            "{} cases of {} have a result\n{}",
+            results.len(),
+            names.len(),
+            ran.everything()
+        );
+    }
+    let wrong: Vec<String> = names
+        .iter()
+        .zip(&results)
+        .filter(|(name, result)| expected(name) != **result)
+        .map(|(name, result)| format!("{name}: {result} instead of {}", expected(name)))
+        .collect();
+    if !wrong.is_empty() {
+        bail!("{}\n{text}", wrong.join("\n"));
+    }
+    ran.clean_log()?;
+    let passed = results.iter().filter(|result| **result == "PASS").count();
+    Ok(Verdict::Passed(format!(
+        "Linux's ftracetest: {passed} of {} runs pass, the others ask for what does not exist",
+        results.len()
+    )))
+}
+
+/// The steps of one architecture.
+pub fn steps(arch: Arch) -> Vec<Step> {
+    let step = Step::on(arch, "ftracetest", move |context| check(context, arch));
+    vec![step.after(format!("boot-{arch}")).long()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results() {
+        assert_eq!(result("[4] Basic event tracing check\t[FAIL]"), Some("FAIL"));
+        assert_eq!(result("[11] (instance)  Basic test\t[PASS]"), Some("PASS"));
+        assert_eq!(result("# of passed:  13"), None);
+        assert_eq!(expected("00basic/basic1"), "PASS");
+        assert_eq!(expected("kprobe/probepoint"), "UNSUPPORTED");
+    }
+}
