@@ -2,8 +2,10 @@
 
 use super::Task;
 use crate::sched::policy::kernel_priority;
+use crate::trace::point;
 use crate::tracepoint;
 use core::sync::atomic::Ordering::Relaxed;
+use limen_entry::SyscallWork;
 use limen_trace_events::Str;
 
 fn prio(task: &Task) -> i32 {
@@ -12,6 +14,18 @@ fn prio(task: &Task) -> i32 {
 
 fn oom_score_adj(task: &Task) -> i16 {
     task.process.oom_score_adj.load(Relaxed) as i16
+}
+
+/// `task` traces its system calls if all do. It can be found by now, so whoever turns that on or off sees
+/// it, or it sees that.
+#[inline(always)]
+pub(in crate::task) fn may_trace_calls(task: &Task) {
+    if point::traces_calls() {
+        task.info.work.set_syscall_work(SyscallWork::TRACEPOINT);
+        if !point::traces_calls() {
+            task.info.work.clear_syscall_work(SyscallWork::TRACEPOINT);
+        }
+    }
 }
 
 /// `parent` has made `child`, which has not started.

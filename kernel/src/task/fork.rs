@@ -342,13 +342,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     };
     publish(&parent, &task, flags)?;
     core::mem::forget(undo);
-    // Whoever turns tracing of system calls on or off sees the thread from here on, or it sees that.
-    if crate::trace::point::traces_calls() {
-        task.info.work.set_syscall_work(limen_entry::SyscallWork::TRACEPOINT);
-        if !crate::trace::point::traces_calls() {
-            task.info.work.clear_syscall_work(limen_entry::SyscallWork::TRACEPOINT);
-        }
-    }
+    super::events::may_trace_calls(&task);
     super::events::forked(&parent, &task, flags.bits());
     if let Some(pidfd) = pidfd {
         pidfd.open();

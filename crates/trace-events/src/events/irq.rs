@@ -1,4 +1,4 @@
-//! Events of the system `irq`: interrupt handlers and deferred work.
+//! Events of the system `irq`: handlers of interrupts. There are no soft interrupts.
 
 use crate::{Str, trace_event};
 
@@ -28,28 +28,4 @@ trace_event! {
         "\"irq=%d ret=%s\"",
         ", REC->irq, REC->ret ? \"handled\" : \"unhandled\"",
     )
-}
-
-macro_rules! softirq {
-    ($($(#[$meta:meta])* $name:ident = $text:literal)*) => { $(trace_event! {
-        $(#[$meta])*
-        irq: $name = $text {
-            /// Which kind of work.
-            vec: "unsigned int" u32,
-        }
-        print concat!(
-            "\"vec=%u [action=%s]\", REC->vec, __print_symbolic(REC->vec, { 0, \"HI\" }, { 1, \"TIMER\" }",
-            ", { 2, \"NET_TX\" }, { 3, \"NET_RX\" }, { 4, \"BLOCK\" }, { 5, \"IRQ_POLL\" }",
-            ", { 6, \"TASKLET\" }, { 7, \"SCHED\" }, { 8, \"HRTIMER\" }, { 9, \"RCU\" })",
-        )
-    })* };
-}
-
-softirq! {
-    /// Deferred work begins.
-    SoftirqEntry = "softirq_entry"
-    /// Deferred work has ended.
-    SoftirqExit = "softirq_exit"
-    /// Work is deferred.
-    SoftirqRaise = "softirq_raise"
 }

@@ -35,7 +35,7 @@ macro_rules! list {
 list! {
     context_tracking: UserEnter UserExit;
     exceptions: PageFaultUser PageFaultKernel;
-    irq: IrqHandlerEntry IrqHandlerExit SoftirqEntry SoftirqExit SoftirqRaise;
+    irq: IrqHandlerEntry IrqHandlerExit;
     module: ModuleLoad ModuleFree ModuleGet ModulePut;
     raw_syscalls: SysEnter SysExit;
     rseq: RseqUpdate RseqIpFixup;

@@ -74,6 +74,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     process.did_exec.store(true, Ordering::Relaxed);
     task.clear_flags(TaskFlags::FORKNOEXEC | TaskFlags::SUPERPRIV | TaskFlags::KTHREAD);
     process.set_exe(Some(program.file.clone()));
+    crate::task::events::may_trace_calls(&task);
     crate::task::events::execs(&task, old_pid, &program.filename);
 
     match fill_memory(&task, &program, &image, secure, vdso) {

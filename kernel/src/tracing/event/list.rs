@@ -35,7 +35,7 @@ pub struct Event {
     pub(super) listeners: Slot<Listeners>,
     /// Held while that changes.
     pub(super) changing: Mutex<()>,
-    program: Once<Option<Program>>,
+    program: Once<Program>,
 }
 
 /// The fields of an event.
@@ -203,8 +203,11 @@ impl Event {
 
     /// What evaluates its `print fmt`, of a declared one. `None`: there is no memory. May sleep.
     pub(super) fn program(&self, place: usize) -> Option<&Program> {
-        let description = Self::description(place);
-        let make = || Program::new(description.print, description.fields).ok();
-        self.program.get_or_init(make).as_ref()
+        if self.program.get().is_none() {
+            let description = Self::description(place);
+            let made = Program::new(description.print, description.fields).ok()?;
+            let _ = self.program.set(made);
+        }
+        self.program.get()
     }
 }
