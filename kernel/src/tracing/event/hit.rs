@@ -8,7 +8,7 @@ use crate::tracing::record::common;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_trace_events::filter::Context;
 use limen_trace_events::{Common, Numbered, events};
-use limen_trace_text::Kind;
+use limen_trace_text::{Kind, Options};
 
 /// The longest record of a declared event, bytes. Strings are cut short to fit.
 const MOST: usize = 512;
@@ -70,13 +70,16 @@ impl Listener {
             && self.filter.as_ref().is_none_or(|filter| filter.keeps(record, context))
         {
             let body = record.get(Common::SIZE..).unwrap_or_default();
-            self.instance.record_with(front, body.len(), |words| {
+            let recorded = self.instance.record_with(front, body.len(), |words| {
                 for (word, bytes) in words.iter().zip(body.chunks(4)) {
                     let mut four = [0; 4];
                     four[..bytes.len()].copy_from_slice(bytes);
                     word.store(u32::from_ne_bytes(four), Relaxed);
                 }
             });
+            if recorded && self.instance.options().contains(Options::STACKTRACE) {
+                super::stack::record(&self.instance);
+            }
         }
         for trigger in self.triggers.iter().filter(|trigger| trigger.is_after()) {
             trigger.meet(&self.instance, record, context);

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
-use limen_trace_events::events::sched::{SchedProcessExit, SchedProcessFork};
+use limen_trace_events::events::sched::SchedProcessFork;
 use limen_trace_events::Numbered;
 use limen_trace_text::Options;
 
@@ -26,13 +26,12 @@ pub struct Pids {
     changing: Mutex<()>,
 }
 
-/// How many instances have a set and the option `event-fork`, so that they must see threads come and go.
+/// How many instances have a set and the option `event-fork`, so that they must see new threads.
 static FOLLOWERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the points of a declared event must be on for the sets.
 pub(super) fn needs(place: usize) -> bool {
-    let follows = [SchedProcessFork::INDEX, SchedProcessExit::INDEX].contains(&place);
-    follows && FOLLOWERS.load(Relaxed) > 0
+    place == SchedProcessFork::INDEX && FOLLOWERS.load(Relaxed) > 0
 }
 
 impl Pids {
@@ -91,27 +90,21 @@ impl Pids {
         Ok(())
     }
 
+    /// `parent` has made `child`, which may have the number of a thread that has ended.
     fn follow(&self, parent: i32, child: i32) {
         for not in [false, true] {
             let reader = rcu::read();
             let set = self.slot(not).load(&reader);
-            let has = set.is_some_and(|set| set.0.binary_search(&parent).is_ok());
+            let has = |pid| set.is_some_and(|set| set.0.binary_search(&pid).is_ok());
+            let change = match (has(parent), has(child)) {
+                (true, false) => Some((Some(child), None)),
+                (false, true) => Some((None, Some(child))),
+                _ => None,
+            };
             drop(reader);
-            if has {
+            if let Some((add, remove)) = change {
                 // Without memory the new thread is traced as those that nobody names.
-                let _ = self.change(not, false, &[child], &[]);
-            }
-        }
-    }
-
-    fn forget(&self, pid: i32) {
-        for not in [false, true] {
-            let reader = rcu::read();
-            let set = self.slot(not).load(&reader);
-            let has = set.is_some_and(|set| set.0.binary_search(&pid).is_ok());
-            drop(reader);
-            if has {
-                let _ = self.change(not, false, &[], &[pid]);
+                let _ = self.change(not, false, add.as_slice(), remove.as_slice());
             }
         }
     }
@@ -125,11 +118,10 @@ pub fn follow_forks(on: bool) -> Result<(), Errno> {
     } else {
         FOLLOWERS.fetch_sub(1, Relaxed);
     }
-    for place in [SchedProcessFork::INDEX, SchedProcessExit::INDEX] {
-        if let Some(event) = list::made().get(place) {
-            let _changing = event.changing.lock();
-            point::turn(place, event.is_wanted() || needs(place));
-        }
+    let place = SchedProcessFork::INDEX;
+    if let Some(event) = list::made().get(place) {
+        let _changing = event.changing.lock();
+        point::turn(place, event.is_wanted() || needs(place));
     }
     Ok(())
 }
@@ -140,7 +132,7 @@ fn following() -> impl Iterator<Item = Arc<Instance>> {
     all.filter(|instance| instance.options().contains(Options::EVENT_FORK))
 }
 
-/// A declared event comes. Threads are made and end where the running thread may sleep.
+/// A declared event comes. Threads are made where the running thread may sleep.
 pub(super) fn look<E: Numbered>(place: usize, event: &E) {
     if !needs(place) {
         return;
@@ -152,10 +144,6 @@ pub(super) fn look<E: Numbered>(place: usize, event: &E) {
         field.and_then(|field| field.integer(&record[..len])).unwrap_or(0) as i32
     };
     for instance in following() {
-        if place == SchedProcessFork::INDEX {
-            instance.events.pids.follow(pid("parent_pid"), pid("child_pid"));
-        } else {
-            instance.events.pids.forget(pid("pid"));
-        }
+        instance.events.pids.follow(pid("parent_pid"), pid("child_pid"));
     }
 }
