@@ -10,8 +10,8 @@ use limen_trace_text::entry::{LONG, LONG_WORDS};
 
 /// How many calls are recorded.
 const DEPTH: usize = 32;
-/// The innermost calls, which are those of tracing itself.
-const OWN: usize = 4;
+/// The innermost calls that are always those of tracing itself. Where less is inlined there are more.
+const OWN: usize = 2;
 
 /// Records the running thread's chain of calls. In any context.
 #[inline(never)]
@@ -29,7 +29,7 @@ pub fn record(instance: &Instance) {
     });
     // `int size` is followed by the alignment of a `long`.
     let front = LONG_WORDS;
-    instance.record_with(common(Kind::STACK, 0), LONG + len * LONG, |words| {
+    instance.record_with(common(Kind::STACK, 1), LONG + len * LONG, |words| {
         if let Some(size) = words.first() {
             size.store(len as u32, Relaxed);
         }
