@@ -13,7 +13,10 @@ pub(super) fn handle(irq: u32, name: &str, handler: &dyn Fn()) {
         name: Str(name.as_bytes()),
     });
     handler();
-    tracepoint!(irq::IrqHandlerExit { irq: irq as i32, ret: 1 });
+    tracepoint!(irq::IrqHandlerExit {
+        irq: irq as i32,
+        ret: 1
+    });
 }
 
 /// A page fault at `addr`, of a program (`user`) or of the kernel.

@@ -16,16 +16,26 @@ pub(super) fn loaded(name: &str) {
 
 /// A module's memory is about to be given back.
 pub(super) fn freed(name: &str) {
-    tracepoint!(module::ModuleFree { name: Str(name.as_bytes()) });
+    tracepoint!(module::ModuleFree {
+        name: Str(name.as_bytes())
+    });
 }
 
 /// Somebody begins (`more`) or ends to use a module.
 pub(super) fn used(module: &Module, more: bool) {
     let name = Str(module.name.as_bytes());
     if more {
-        tracepoint!(module::ModuleGet { ip: caller(), refcnt: module.users() as i32, name });
+        tracepoint!(module::ModuleGet {
+            ip: caller(),
+            refcnt: module.users() as i32,
+            name
+        });
     } else {
-        tracepoint!(module::ModulePut { ip: caller(), refcnt: module.users() as i32 - 1, name });
+        tracepoint!(module::ModulePut {
+            ip: caller(),
+            refcnt: module.users() as i32 - 1,
+            name
+        });
     }
 }
 

@@ -268,11 +268,14 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         (Some(task), _) => task.signals.lock_under(&shared).pending.push(&info, limit),
         (None, _) => shared.pending.push(&info, limit),
     };
-    tell(&shared, match queued {
-        Queued::Already => events::Result::AlreadyPending,
-        Queued::NoRoom => events::Result::Overflow,
-        Queued::Yes => events::Result::Delivered,
-    });
+    tell(
+        &shared,
+        match queued {
+            Queued::Already => events::Result::AlreadyPending,
+            Queued::NoRoom => events::Result::Overflow,
+            Queued::Yes => events::Result::Delivered,
+        },
+    );
     match queued {
         Queued::Already if how == How::Prepared => return Sent::Queued,
         Queued::Already => return Sent::Dropped,

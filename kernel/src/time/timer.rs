@@ -8,8 +8,8 @@ use crate::arch::time::set_event;
 use crate::sched::{self, CpuData, this_cpu};
 use crate::sync::pairing::{ArcHeap, HeapNode};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, without_interrupts};
-use crate::tracepoint;
 use crate::time::{event_time, now_ns, raw_ns};
+use crate::tracepoint;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -125,7 +125,9 @@ impl Timer {
     fn disarm<U>(&self, lock: &IrqSpinGuard<'_, U>) -> bool {
         let armed = self.take_out(lock).is_some();
         if armed {
-            tracepoint!(timer::HrtimerCancel { hrtimer: self.address() });
+            tracepoint!(timer::HrtimerCancel {
+                hrtimer: self.address()
+            });
             self.node.value.cpu.store(NO_CPU, Ordering::Release);
         }
         armed
@@ -252,7 +254,9 @@ pub fn timer_interrupt() {
                     function: node.value.function(),
                 });
                 (node.value.callback)();
-                tracepoint!(timer::HrtimerExpireExit { hrtimer: Arc::as_ptr(&node).addr() });
+                tracepoint!(timer::HrtimerExpireExit {
+                    hrtimer: Arc::as_ptr(&node).addr()
+                });
             }
             None => {
                 let before = now;

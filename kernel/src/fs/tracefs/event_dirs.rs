@@ -30,7 +30,10 @@ impl Directory for Systems {
         let system = list::systems().find(|system| system.as_bytes() == name);
         match system {
             Some(system) => {
-                let events = Events { instance: self.instance.clone(), system };
+                let events = Events {
+                    instance: self.instance.clone(),
+                    system,
+                };
                 Some(Node::Directory(DIRECTORY, Arc::new(events)))
             }
             None => self.files.get(name),
@@ -99,7 +102,9 @@ impl Directory for Events {
                 move |instance, bytes| instance.filter_system(system, bytes),
             )),
             _ => {
-                let event = self.all().find(|event| event.with_name(|own| own.as_bytes() == name))?;
+                let event = self
+                    .all()
+                    .find(|event| event.with_name(|own| own.as_bytes() == name))?;
                 Some(Node::Directory(DIRECTORY, Arc::new(files(instance, event))))
             }
         }

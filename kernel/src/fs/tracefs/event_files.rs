@@ -13,7 +13,11 @@ use limen_linux_abi::Errno;
 use limen_trace_events::trigger;
 
 /// A file, and how to make it.
-pub type One = (Arc<Instance>, &'static Event, fn(&Arc<Instance>, &'static Event) -> Node);
+pub type One = (
+    Arc<Instance>,
+    &'static Event,
+    fn(&Arc<Instance>, &'static Event) -> Node,
+);
 
 /// The files of `event` in an instance.
 pub fn files(instance: &Arc<Instance>, event: &'static Event) -> Names<One> {
@@ -62,9 +66,17 @@ pub fn files(instance: &Arc<Instance>, event: &'static Event) -> Names<One> {
 fn show_enable(instance: &Arc<Instance>, event: &Event, out: &mut Text) -> Result<(), Errno> {
     let states = instance.events.states();
     let state = states.get(event.id);
-    out.add(if state.is_some_and(|state| state.records()) { "1" } else { "0" });
+    out.add(if state.is_some_and(|state| state.records()) {
+        "1"
+    } else {
+        "0"
+    });
     // Triggers may change it.
-    out.add(if state.is_some_and(|state| state.softly > 0) { "*\n" } else { "\n" });
+    out.add(if state.is_some_and(|state| state.softly > 0) {
+        "*\n"
+    } else {
+        "\n"
+    });
     Ok(())
 }
 

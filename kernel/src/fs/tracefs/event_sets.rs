@@ -108,7 +108,9 @@ fn pids<const NOT: bool>(instance: &Arc<Instance>) -> Node {
         |instance, bytes| {
             let mut add = Vec::new();
             for word in words(bytes) {
-                let number = core::str::from_utf8(word).ok().and_then(|word| word.parse::<i32>().ok());
+                let number = core::str::from_utf8(word)
+                    .ok()
+                    .and_then(|word| word.parse::<i32>().ok());
                 crate::mm::reserve::room(&mut add, 1)?;
                 add.push(number.filter(|pid| *pid >= 0).ok_or(Errno::EINVAL)?);
             }

@@ -51,7 +51,10 @@ fn mark(work: &limen_entry::WorkWords, on: bool) {
 /// The running thread begins a system call, and has the bit.
 pub fn enter(frame: &Frame, number: isize) {
     let arguments = core::array::from_fn(|n| frame.arg(n));
-    tracepoint!(raw_syscalls::SysEnter { id: number, args: arguments });
+    tracepoint!(raw_syscalls::SysEnter {
+        id: number,
+        args: arguments
+    });
     if let Ok(index) = usize::try_from(number)
         && let Some(event) = list::of_call(index, End::Enter)
         && let list::Which::Call(_, call) = event.which
@@ -66,7 +69,10 @@ pub fn enter(frame: &Frame, number: isize) {
 /// The running thread has ended a system call, and has the bit.
 pub fn exit(frame: &Frame) {
     let (number, result) = (frame.syscall_number(), frame.result() as isize);
-    tracepoint!(raw_syscalls::SysExit { id: number, ret: result });
+    tracepoint!(raw_syscalls::SysExit {
+        id: number,
+        ret: result
+    });
     if let Ok(index) = usize::try_from(number)
         && let Some(event) = list::of_call(index, End::Exit)
     {

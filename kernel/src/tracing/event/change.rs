@@ -95,7 +95,10 @@ impl Instance {
     pub fn filter_system(self: &Arc<Self>, system: &'static str, text: &[u8]) -> Result<(), Errno> {
         let clears = filter::clears(text);
         let text = text.trim_ascii();
-        let mut failed = Error { cause: Cause::BadSubsystemFilter, column: 0 };
+        let mut failed = Error {
+            cause: Cause::BadSubsystemFilter,
+            column: 0,
+        };
         let mut any = clears;
         for event in list::all()?.iter().filter(|event| event.system() == system) {
             if !clears {
@@ -173,7 +176,9 @@ impl Instance {
             Some(target) => {
                 let state = states.of(target.id)?;
                 state.hold();
-                target.publish(self, Some(state)).inspect_err(|_| state.release())?;
+                target
+                    .publish(self, Some(state))
+                    .inspect_err(|_| state.release())?;
                 Some((target.id, state.soft.clone()))
             }
             None => None,

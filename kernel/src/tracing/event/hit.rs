@@ -16,14 +16,18 @@ const MOST: usize = 512;
 /// A declared event comes, and somebody may want it.
 pub fn hit<E: Numbered>(event: &E) {
     super::pids::look(E::INDEX, event);
-    let Some(listed) = list::made().get(E::INDEX) else { return };
+    let Some(listed) = list::made().get(E::INDEX) else {
+        return;
+    };
     deliver(listed, MOST, |common, room| event.encode(common, room));
 }
 
 /// The thread that an event is about besides the running one: the one that runs next, or that is woken.
 fn other_thread(event: &Event, record: &[u8]) -> Option<i32> {
     use events::sched::{SchedSwitch, SchedWakeup, SchedWakeupNew, SchedWaking};
-    let Which::Declared(place) = event.which else { return None };
+    let Which::Declared(place) = event.which else {
+        return None;
+    };
     let name = match place {
         SchedSwitch::INDEX => "next_pid",
         SchedWakeup::INDEX | SchedWakeupNew::INDEX | SchedWaking::INDEX => "pid",
@@ -38,7 +42,9 @@ fn other_thread(event: &Event, record: &[u8]) -> Option<i32> {
 #[inline]
 pub(super) fn deliver(event: &Event, most: usize, encode: impl FnOnce(&Common, &mut [u8]) -> usize) {
     let reader = rcu::read();
-    let Some(listeners) = event.listeners.load(&reader) else { return };
+    let Some(listeners) = event.listeners.load(&reader) else {
+        return;
+    };
     let front = common(Kind(event.id), 1);
     let shared = Common {
         id: event.id,
@@ -67,7 +73,10 @@ impl Listener {
         }
         if self.is_recording()
             && self.instance.events.pids.wants(front.pid, other)
-            && self.filter.as_ref().is_none_or(|filter| filter.keeps(record, context))
+            && self
+                .filter
+                .as_ref()
+                .is_none_or(|filter| filter.keeps(record, context))
         {
             let body = record.get(Common::SIZE..).unwrap_or_default();
             let recorded = self.instance.record_with(front, body.len(), |words| {

@@ -77,7 +77,10 @@ fn event(place: usize, which: Which) -> Event {
 fn make() -> Result<List, Errno> {
     let number = |n: usize| (NATIVE_ABI.name_of)(n).filter(|_| crate::syscall::has(n));
     let count = (0..NATIVE_ABI.limit).filter_map(number).count();
-    let mut list = List { events: Vec::new(), calls: Vec::new() };
+    let mut list = List {
+        events: Vec::new(),
+        calls: Vec::new(),
+    };
     room_exact(&mut list.events, events::ALL.len() + 2 * count)?;
     room_exact(&mut list.calls, NATIVE_ABI.limit)?;
     for place in 0..events::ALL.len() {
@@ -139,7 +142,9 @@ pub fn systems() -> impl Iterator<Item = &'static str> {
 
 /// The event with this name.
 pub fn named(system: &[u8], name: &[u8]) -> Option<&'static Event> {
-    made().iter().find(|event| event.system().as_bytes() == system && event.is_named(name))
+    made()
+        .iter()
+        .find(|event| event.system().as_bytes() == system && event.is_named(name))
 }
 
 /// A short text.
@@ -150,7 +155,10 @@ struct Short {
 
 impl Write for Short {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let to = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        let to = self
+            .bytes
+            .get_mut(self.len..self.len + text.len())
+            .ok_or(fmt::Error)?;
         to.copy_from_slice(text.as_bytes());
         self.len += text.len();
         Ok(())
@@ -176,7 +184,10 @@ impl Event {
             Which::Declared(place) => return f(Self::description(place).name),
             Which::Call(end, call) => (end, call),
         };
-        let mut short = Short { bytes: [0; 64], len: 0 };
+        let mut short = Short {
+            bytes: [0; 64],
+            len: 0,
+        };
         let _ = write!(short, "{}", Name(end, call));
         f(core::str::from_utf8(&short.bytes[..short.len]).unwrap_or_default())
     }

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
-use limen_trace_events::events::sched::SchedProcessFork;
 use limen_trace_events::Numbered;
+use limen_trace_events::events::sched::SchedProcessFork;
 use limen_trace_text::Options;
 
 /// A set of threads, in order.

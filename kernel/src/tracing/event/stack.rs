@@ -33,7 +33,12 @@ pub fn record(instance: &Instance) {
         if let Some(size) = words.first() {
             size.store(len as u32, Relaxed);
         }
-        for (words, call) in words.get(front..).unwrap_or_default().chunks(LONG_WORDS).zip(calls) {
+        for (words, call) in words
+            .get(front..)
+            .unwrap_or_default()
+            .chunks(LONG_WORDS)
+            .zip(calls)
+        {
             for (word, bytes) in words.iter().zip(call.to_ne_bytes().chunks(4)) {
                 let mut four = [0; 4];
                 four.copy_from_slice(bytes);

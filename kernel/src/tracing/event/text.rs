@@ -36,7 +36,9 @@ impl Output for To<'_> {
 
 impl Events for Text {
     fn event(&self, entry: &Entry<'_>, out: &mut dyn Write) -> Result<bool, fmt::Error> {
-        let Some(event) = numbered(entry.common.kind.0) else { return Ok(false) };
+        let Some(event) = numbered(entry.common.kind.0) else {
+            return Ok(false);
+        };
         match event.which {
             Which::Call(end, call) => call.print(end, entry.data, out)?,
             Which::Declared(place) => {

@@ -77,12 +77,17 @@ impl Trigger {
     /// Takes one of the times that are left.
     fn spend(&self) -> bool {
         let Some(left) = &self.left else { return true };
-        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+            .is_ok()
     }
 
     /// The event came. In any context.
     pub fn meet(&self, instance: &Arc<Instance>, record: &[u8], context: &Context) {
-        if self.filter.as_ref().is_some_and(|filter| !filter.keeps(record, context)) {
+        if self
+            .filter
+            .as_ref()
+            .is_some_and(|filter| !filter.keeps(record, context))
+        {
             return;
         }
         match &self.what {
@@ -103,7 +108,12 @@ impl Trigger {
         let left = self.left.as_ref().map(|left| left.load(Relaxed));
         let filter = self.filter.as_ref().map(Filter::text);
         let mut show = |action: Action<'_>| {
-            let command = Command { remove: false, action, count: None, filter };
+            let command = Command {
+                remove: false,
+                action,
+                count: None,
+                filter,
+            };
             command.write(left, out)
         };
         match &self.what {
@@ -115,7 +125,11 @@ impl Trigger {
                 None => Ok(()),
                 Some(event) => event.with_name(|name| {
                     let (enable, system) = (*enable, event.system().as_bytes());
-                    show(Action::Event { enable, system, name: name.as_bytes() })
+                    show(Action::Event {
+                        enable,
+                        system,
+                        name: name.as_bytes(),
+                    })
                 }),
             },
         }
