@@ -15,9 +15,9 @@
 /// }
 /// ```
 ///
-/// A field has the text of its C type and a Rust type ([`Value`](crate::Value)). They follow each other as a C
-/// compiler lays them out. With dynamic strings ([`Str`](crate::Str), whose C type is `__data_loc char[]`) the
-/// type has a lifetime: `sched: Exec<'a> = "sched_process_exec" { ... }`.
+/// A field has the text of its C type and a Rust type ([`Value`](crate::Value)). They follow each other as a
+/// C compiler lays them out. With dynamic strings ([`Str`](crate::Str), whose C type is `__data_loc char[]`)
+/// the type has a lifetime: `sched: Exec<'a> = "sched_process_exec" { ... }`.
 #[macro_export]
 macro_rules! trace_event {
     ($(#[$meta:meta])* $system:ident: $name:ident $(<$life:lifetime>)? = $text:literal {

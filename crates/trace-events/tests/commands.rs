@@ -112,7 +112,7 @@ fn triggers() {
 proptest! {
     /// What is listed can be written again.
     #[test]
-    fn listed_triggers_are_triggers(line in "!?(traceon|enable_event:a:b|x)(:[0-9]{0,3})?( if [a-z ]{0,5})?") {
+    fn listed_are_triggers(line in "!?(traceon|enable_event:a:b|x)(:[0-9]{0,3})?( if [a-z ]{0,5})?") {
         if let Some(command) = Command::parse(line.as_bytes()) {
             let mut text = String::new();
             command.write(command.count, &mut text).unwrap();

@@ -1,4 +1,5 @@
-//! Filters: Linux's grammar and errors, and random ones compared with an evaluator that only follows the tree.
+//! Filters: Linux's grammar and errors, and random ones compared with an evaluator that only follows the
+//! tree.
 
 use limen_trace_events::filter::{Cause, Context, Error, Filter};
 use limen_trace_events::{Event, Field, trace_event};
@@ -226,7 +227,8 @@ proptest! {
     /// Whatever is written: an answer, whose column is in the text or one behind it.
     #[test]
     fn garbage_is_judged(parts in prop::collection::vec(prop::sample::select(vec![
-        "a", "b", "word", "path", "comm", "==", "!=", "~", "<", "&", "&&", "||", "!", "(", ")", "'", "\"", "5",
+        "a", "b", "word", "path", "comm", "==", "!=", "~", "<", "&", "&&", "||", "!", "(", ")",
+        "'", "\"", "5",
         "-", "0x", " ", "x", "\u{fc}", "99999999999999999999",
     ]), 0..24), cut in 0..80_usize) {
         let text = parts.concat();

@@ -39,8 +39,8 @@ pub fn cold(f: impl FnOnce()) {
     f();
 }
 
-/// Records an event if somebody wants it: `tracepoint!(sched::SchedProcessExit { comm, pid, prio })`, with the
-/// types of `limen_trace_events::events`. The fields are evaluated only then. In any context in which RCU
+/// Records an event if somebody wants it: `tracepoint!(sched::SchedProcessExit { comm, pid, prio })`, with
+/// the types of `limen_trace_events::events`. The fields are evaluated only then. In any context in which RCU
 /// watches, with any lock held except those of timers; nothing is woken and nothing allocated.
 #[macro_export]
 macro_rules! tracepoint {

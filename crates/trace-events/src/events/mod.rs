@@ -39,7 +39,8 @@ list! {
     module: ModuleLoad ModuleFree ModuleGet ModulePut;
     raw_syscalls: SysEnter SysExit;
     rseq: RseqUpdate RseqIpFixup;
-    sched: SchedProcessFree SchedProcessExit SchedProcessWait SchedWaking SchedWakeup SchedWakeupNew SchedSwitch SchedMigrateTask SchedProcessFork SchedProcessExec;
+    sched: SchedProcessFree SchedProcessExit SchedProcessWait SchedWaking SchedWakeup
+        SchedWakeupNew SchedSwitch SchedMigrateTask SchedProcessFork SchedProcessExec;
     signal: SignalGenerate SignalDeliver;
     task: TaskNewtask TaskRename;
     timer: HrtimerStart HrtimerExpireEntry HrtimerExpireExit HrtimerCancel;

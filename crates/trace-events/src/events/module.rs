@@ -13,7 +13,8 @@ trace_event! {
     print concat!(
         "\"%s %s\"",
         ", __get_str(name)",
-        ", __print_flags(REC->taints, \"\", { 1, \"P\" }, { 4096, \"O\" }, { 2, \"F\" }, { 1024, \"C\" }, { 8192, \"E\" })",
+        ", __print_flags(REC->taints, \"\", { 1, \"P\" }, { 4096, \"O\" }, { 2, \"F\" }",
+        ", { 1024, \"C\" }, { 8192, \"E\" })",
     )
 }
 

@@ -78,7 +78,8 @@ trace_event! {
         ", REC->prev_comm, REC->prev_pid, REC->prev_prio",
         ", (REC->prev_state & 255) ? __print_flags(REC->prev_state & 255, \"|\"",
         ", { 0x00000001, \"S\" }, { 0x00000002, \"D\" }, { 0x00000004, \"T\" }, { 0x00000008, \"t\" }",
-        ", { 0x00000010, \"X\" }, { 0x00000020, \"Z\" }, { 0x00000040, \"P\" }, { 0x00000080, \"I\" }) : \"R\"",
+        ", { 0x00000010, \"X\" }, { 0x00000020, \"Z\" }, { 0x00000040, \"P\" }",
+        ", { 0x00000080, \"I\" }) : \"R\"",
         ", REC->prev_state & 256 ? \"+\" : \"\"",
         ", REC->next_comm, REC->next_pid, REC->next_prio",
     )

@@ -1,6 +1,6 @@
 //! Events: which there are ([`list`]), which of them an instance wants and how ([`state`], [`change`]), and
-//! what happens when one comes ([`hit`](mod@hit)). `trace_events` has their formats, `trace::point` the places
-//! where they come from, `fs/tracefs` the files.
+//! what happens when one comes ([`hit`](mod@hit)). `trace_events` has their formats, `trace::point` the
+//! places where they come from, `fs/tracefs` the files.
 
 pub mod boot;
 pub mod calls;
