@@ -81,11 +81,23 @@ const RENAMED: &[(&str, &str)] = &[
 impl Call {
     /// The call whose number has this name. A call that the table does not know has no arguments.
     pub fn of(name: &'static str) -> Self {
+        let (name, arguments) = Self::find(name);
+        Self {
+            name,
+            arguments: arguments.unwrap_or_default(),
+        }
+    }
+
+    /// Whether the table knows the call whose number has this name.
+    pub fn is_known(name: &'static str) -> bool {
+        Self::find(name).1.is_some()
+    }
+
+    fn find(name: &'static str) -> (&'static str, Option<&'static str>) {
         let renamed = RENAMED.iter().find(|(from, _)| *from == name);
         let name = renamed.map_or(name, |(_, to)| to);
         let found = table::CALLS.binary_search_by(|(of, _)| (*of).cmp(name));
-        let arguments = found.map_or("", |at| table::CALLS[at].1);
-        Self { name, arguments }
+        (name, found.ok().map(|at| table::CALLS[at].1))
     }
 
     /// Types and names of its arguments.

@@ -177,6 +177,14 @@ pub const CALLS: &[(&str, &str)] = &[
         "fgetxattr",
         "int fd, const char * name, void * value, size_t size",
     ),
+    (
+        "file_getattr",
+        "int dfd, const char * filename, struct file_attr * ufattr, size_t usize, unsigned int at_flags",
+    ),
+    (
+        "file_setattr",
+        "int dfd, const char * filename, struct file_attr * ufattr, size_t usize, unsigned int at_flags",
+    ),
     ("finit_module", "int fd, const char * uargs, int flags"),
     ("flistxattr", "int fd, char * list, size_t size"),
     ("flock", "unsigned int fd, unsigned int cmd"),
@@ -244,6 +252,7 @@ pub const CALLS: &[(&str, &str)] = &[
         "get_robust_list",
         "int pid, struct robust_list_head * * head_ptr, size_t * len_ptr",
     ),
+    ("get_thread_area", "struct user_desc * u_info"),
     (
         "getcpu",
         "unsigned int * cpup, unsigned int * nodep, struct getcpu_cache * unused",
@@ -313,6 +322,11 @@ pub const CALLS: &[(&str, &str)] = &[
         "const char * pathname, const char * name, void * value, size_t size",
     ),
     (
+        "getxattrat",
+        "int dfd, const char * pathname, unsigned int at_flags, const char * name, \
+         struct xattr_args * uargs, size_t usize",
+    ),
+    (
         "init_module",
         "void * umod, unsigned long len, const char * uargs",
     ),
@@ -333,6 +347,11 @@ pub const CALLS: &[(&str, &str)] = &[
         "io_pgetevents",
         "aio_context_t ctx_id, long min_nr, long nr, struct io_event * events, \
          struct timespec * timeout, const struct __aio_sigset * usig",
+    ),
+    (
+        "io_pgetevents_time64",
+        "aio_context_t ctx_id, long min_nr, long nr, struct io_event * events, \
+         struct timespec64 * timeout, const struct __aio_sigset * usig",
     ),
     ("io_setup", "unsigned nr_events, aio_context_t * ctxp"),
     (
@@ -410,6 +429,10 @@ pub const CALLS: &[(&str, &str)] = &[
         "const struct mnt_id_req * req, u64 * mnt_ids, size_t nr_mnt_ids, unsigned int flags",
     ),
     ("listxattr", "const char * pathname, char * list, size_t size"),
+    (
+        "listxattrat",
+        "int dfd, const char * pathname, unsigned int at_flags, char * list, size_t size",
+    ),
     ("llistxattr", "const char * pathname, char * list, size_t size"),
     ("lookup_dcookie", "u64 cookie64, char * buf, size_t len"),
     ("lremovexattr", "const char * pathname, const char * name"),
@@ -417,6 +440,15 @@ pub const CALLS: &[(&str, &str)] = &[
     (
         "lsetxattr",
         "const char * pathname, const char * name, const void * value, size_t size, int flags",
+    ),
+    (
+        "lsm_get_self_attr",
+        "unsigned int attr, struct lsm_ctx * ctx, u32 * size, u32 flags",
+    ),
+    ("lsm_list_modules", "u64 * ids, u32 * size, u32 flags"),
+    (
+        "lsm_set_self_attr",
+        "unsigned int attr, struct lsm_ctx * ctx, u32 size, u32 flags",
     ),
     ("lstat64", "const char * filename, struct stat64 * statbuf"),
     ("madvise", "unsigned long start, size_t len_in, int behavior"),
@@ -490,9 +522,19 @@ pub const CALLS: &[(&str, &str)] = &[
          const struct timespec * u_abs_timeout",
     ),
     (
+        "mq_timedreceive_time64",
+        "mqd_t mqdes, char * u_msg_ptr, size_t msg_len, unsigned int * u_msg_prio, \
+         const struct timespec64 * u_abs_timeout",
+    ),
+    (
         "mq_timedsend",
         "mqd_t mqdes, const char * u_msg_ptr, size_t msg_len, unsigned int msg_prio, \
          const struct timespec * u_abs_timeout",
+    ),
+    (
+        "mq_timedsend_time64",
+        "mqd_t mqdes, const char * u_msg_ptr, size_t msg_len, unsigned int msg_prio, \
+         const struct timespec64 * u_abs_timeout",
     ),
     ("mq_unlink", "const char * u_name"),
     (
@@ -529,12 +571,27 @@ pub const CALLS: &[(&str, &str)] = &[
     ("newstat", "const char * filename, struct stat * statbuf"),
     ("newuname", "struct new_utsname * name"),
     ("nice", "int increment"),
+    ("oldfstat", "unsigned int fd, struct __old_kernel_stat * statbuf"),
+    (
+        "oldlstat",
+        "const char * filename, struct __old_kernel_stat * statbuf",
+    ),
+    ("oldolduname", "struct oldold_utsname * name"),
+    (
+        "oldstat",
+        "const char * filename, struct __old_kernel_stat * statbuf",
+    ),
+    ("olduname", "struct old_utsname * name"),
     ("open", "const char * filename, int flags, umode_t mode"),
     (
         "open_by_handle_at",
         "int mountdirfd, struct file_handle * handle, int flags",
     ),
     ("open_tree", "int dfd, const char * filename, unsigned flags"),
+    (
+        "open_tree_attr",
+        "int dfd, const char * filename, unsigned flags, struct mount_attr * uattr, size_t usize",
+    ),
     (
         "openat",
         "int dfd, const char * filename, int flags, umode_t mode",
@@ -544,6 +601,18 @@ pub const CALLS: &[(&str, &str)] = &[
         "int dfd, const char * filename, struct open_how * how, size_t usize",
     ),
     ("pause", ""),
+    (
+        "pciconfig_iobase",
+        "long which, unsigned long in_bus, unsigned long in_devfn",
+    ),
+    (
+        "pciconfig_read",
+        "unsigned long bus, unsigned long dfn, unsigned long off, unsigned long len, void * buf",
+    ),
+    (
+        "pciconfig_write",
+        "unsigned long bus, unsigned long dfn, unsigned long off, unsigned long len, void * buf",
+    ),
     (
         "perf_event_open",
         "struct perf_event_attr * attr_uptr, pid_t pid, int cpu, int group_fd, unsigned long flags",
@@ -648,6 +717,10 @@ pub const CALLS: &[(&str, &str)] = &[
     ),
     ("read", "unsigned int fd, char * buf, size_t count"),
     ("readahead", "int fd, loff_t offset, size_t count"),
+    (
+        "readdir",
+        "unsigned int fd, struct old_linux_dirent * dirent, unsigned int count",
+    ),
     ("readlink", "const char * path, char * buf, int bufsiz"),
     (
         "readlinkat",
@@ -678,6 +751,10 @@ pub const CALLS: &[(&str, &str)] = &[
          unsigned long flags",
     ),
     ("removexattr", "const char * pathname, const char * name"),
+    (
+        "removexattrat",
+        "int dfd, const char * pathname, unsigned int at_flags, const char * name",
+    ),
     ("rename", "const char * oldname, const char * newname"),
     (
         "renameat",
@@ -719,6 +796,7 @@ pub const CALLS: &[(&str, &str)] = &[
         "rt_tgsigqueueinfo",
         "pid_t tgid, pid_t pid, int sig, siginfo_t * uinfo",
     ),
+    ("rtas", "struct rtas_args * uargs"),
     ("sched_get_priority_max", "int policy"),
     ("sched_get_priority_min", "int policy"),
     (
@@ -762,6 +840,10 @@ pub const CALLS: &[(&str, &str)] = &[
         "semtimedop",
         "int semid, struct sembuf * tsops, unsigned int nsops, const struct timespec * timeout",
     ),
+    (
+        "semtimedop_time64",
+        "int semid, struct sembuf * tsops, unsigned int nsops, const struct timespec64 * timeout",
+    ),
     ("send", "int fd, void * buff, size_t len, unsigned int flags"),
     (
         "sendfile64",
@@ -785,6 +867,7 @@ pub const CALLS: &[(&str, &str)] = &[
         "unsigned long start, unsigned long len, unsigned long home_node, unsigned long flags",
     ),
     ("set_robust_list", "struct robust_list_head * head, size_t len"),
+    ("set_thread_area", "struct user_desc * u_info"),
     ("set_tid_address", "int * tidptr"),
     ("set_tls", "unsigned long val"),
     ("setdomainname", "char * name, int len"),
@@ -834,6 +917,12 @@ pub const CALLS: &[(&str, &str)] = &[
         "setxattr",
         "const char * pathname, const char * name, const void * value, size_t size, int flags",
     ),
+    (
+        "setxattrat",
+        "int dfd, const char * pathname, unsigned int at_flags, const char * name, \
+         const struct xattr_args * uargs, size_t usize",
+    ),
+    ("sgetmask", ""),
     ("shmat", "int shmid, char * shmaddr, int shmflg"),
     ("shmctl", "int shmid, int cmd, struct shmid_ds * buf"),
     ("shmdt", "char * shmaddr"),
@@ -844,6 +933,7 @@ pub const CALLS: &[(&str, &str)] = &[
         "int sig, const struct old_sigaction * act, struct old_sigaction * oact",
     ),
     ("sigaltstack", "const stack_t * uss, stack_t * uoss"),
+    ("signal", "int sig, __sighandler_t handler"),
     ("signalfd", "int ufd, sigset_t * user_mask, size_t sizemask"),
     (
         "signalfd4",
@@ -860,6 +950,7 @@ pub const CALLS: &[(&str, &str)] = &[
         "splice",
         "int fd_in, loff_t * off_in, int fd_out, loff_t * off_out, size_t len, unsigned int flags",
     ),
+    ("ssetmask", "int newmask"),
     ("stat64", "const char * filename, struct stat64 * statbuf"),
     ("statfs", "const char * pathname, struct statfs * buf"),
     (
@@ -875,8 +966,14 @@ pub const CALLS: &[(&str, &str)] = &[
         "int dfd, const char * filename, unsigned flags, unsigned int mask, struct statx * buffer",
     ),
     ("stime", "__kernel_old_time_t * tptr"),
+    ("subpage_prot", "unsigned long addr, unsigned long len, u32 * map"),
+    (
+        "swapcontext",
+        "struct ucontext * old_ctx, struct ucontext * new_ctx, long ctx_size",
+    ),
     ("swapoff", "const char * specialfile"),
     ("swapon", "const char * specialfile, int swap_flags"),
+    ("switch_endian", ""),
     ("symlink", "const char * oldname, const char * newname"),
     (
         "symlinkat",
@@ -939,6 +1036,9 @@ pub const CALLS: &[(&str, &str)] = &[
     ("unlink", "const char * pathname"),
     ("unlinkat", "int dfd, const char * pathname, int flag"),
     ("unshare", "unsigned long unshare_flags"),
+    ("uprobe", ""),
+    ("uretprobe", ""),
+    ("uselib", "const char * library"),
     ("userfaultfd", "int flags"),
     ("ustat", "unsigned dev, struct ustat * ubuf"),
     ("utime", "char * filename, struct utimbuf * times"),
