@@ -83,7 +83,10 @@ pub const ALL: [Fixed; 7] = [
     Fixed {
         name: "print",
         kind: Kind::PRINT,
-        fields: &[("unsigned long ip", Is::Long), ("char buf[]", Is::Bytes(0, false))],
+        fields: &[
+            ("unsigned long ip", Is::Long),
+            ("char buf[]", Is::Bytes(0, false)),
+        ],
         print: "\"%ps: %s\", (void *)REC->ip, REC->buf",
     },
     Fixed {

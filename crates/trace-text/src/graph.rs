@@ -131,7 +131,9 @@ impl Graph {
     ) -> Result<bool, fmt::Error> {
         if let Some(call) = entry.graph_entry() {
             let leaf = next.filter(|next| next.common.pid == entry.common.pid);
-            let leaf = leaf.and_then(Entry::graph_return).filter(|end| end.func == call.func);
+            let leaf = leaf
+                .and_then(Entry::graph_return)
+                .filter(|end| end.func == call.func);
             self.front(entry, style, out)?;
             match leaf {
                 Some(end) => self.leaf(entry.cpu, &call, &end, style, out)?,
@@ -200,7 +202,11 @@ impl Graph {
     fn duration(&self, time: Option<u64>, style: &Style<'_>, out: &mut dyn Write) -> fmt::Result {
         let shown = style.options.contains(crate::Options::CONTEXT_INFO) && self.has(GraphOptions::DURATION);
         let Some(time) = time.filter(|_| shown) else {
-            return if shown { out.write_str("              |  ") } else { Ok(()) };
+            return if shown {
+                out.write_str("              |  ")
+            } else {
+                Ok(())
+            };
         };
         let mark = if self.has(GraphOptions::OVERHEAD) {
             latency::mark(time.div_ceil(1000))
@@ -350,5 +356,11 @@ fn thread(world: &dyn World, pid: i32, out: &mut dyn Write) -> fmt::Result {
     let digits = pid.checked_ilog10().unwrap_or(0) as usize + 1;
     let space = PROC.saturating_sub(name.chars().count() + digits + 1);
     let before = space / 2;
-    write!(out, "{:before$}{name}-{pid}{:after$}", "", "", after = space - before)
+    write!(
+        out,
+        "{:before$}{name}-{pid}{:after$}",
+        "",
+        "",
+        after = space - before
+    )
 }

@@ -44,7 +44,11 @@ impl Head<'_> {
         )?;
         let tgid = options.contains(Options::RECORD_TGID);
         if !options.contains(Options::IRQ_INFO) {
-            let (a, b) = if tgid { ("   TGID   ", "     |    ") } else { ("", "") };
+            let (a, b) = if tgid {
+                ("   TGID   ", "     |    ")
+            } else {
+                ("", "")
+            };
             return write!(
                 out,
                 "#           TASK-PID    {a} CPU#     TIMESTAMP  FUNCTION\n\

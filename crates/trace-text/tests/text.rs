@@ -20,7 +20,11 @@ impl World for Model {
             _ => return write!(out, "{address:#x}"),
         };
         out.write_str(name)?;
-        if offset { write!(out, "+{:#x}", address & 0xff) } else { Ok(()) }
+        if offset {
+            write!(out, "+{:#x}", address & 0xff)
+        } else {
+            Ok(())
+        }
     }
     fn comm(&self, pid: i32) -> Option<[u8; 16]> {
         let mut comm = [0; 16];
@@ -109,7 +113,10 @@ fn threads() {
         let data = record(Kind(300), pid, Flags::empty(), &[]);
         line_of(&data, &style(Options::DEFAULT))
     };
-    assert_eq!(name(0), "          <idle>-0       [001] ...1.    12.345679: an_event: x=1\n");
+    assert_eq!(
+        name(0),
+        "          <idle>-0       [001] ...1.    12.345679: an_event: x=1\n"
+    );
     assert!(name(99).starts_with("           <...>-99      [001]"));
     assert!(name(8).starts_with(" a-very-long-nam-8"));
     let unknown = record(Kind(301), 7, Flags::empty(), &[]);
@@ -126,7 +133,12 @@ fn markers() {
         "hello\n"
     );
     assert!(shown(&print(b"\xff\n"), Options::DEFAULT).ends_with("sys_read: \\xff\n"));
-    let raw = record(Kind::RAW_DATA, 7, Flags::empty(), &[0x1234, 0x0403_0201u32.to_le()]);
+    let raw = record(
+        Kind::RAW_DATA,
+        7,
+        Flags::empty(),
+        &[0x1234, 0x0403_0201u32.to_le()],
+    );
     assert!(shown(&raw, Options::DEFAULT).ends_with(": # 1234 buf: 01 02 03 04\n"));
 }
 
@@ -221,7 +233,12 @@ fn graph_text(options: GraphOptions, records: &[(usize, Vec<u8>)]) -> String {
 }
 
 fn call(pid: i32, func: u64, depth: i32) -> Vec<u8> {
-    record(Kind::GRAPH_ENTRY, pid, Flags::empty(), &GraphEntry { func, depth }.words())
+    record(
+        Kind::GRAPH_ENTRY,
+        pid,
+        Flags::empty(),
+        &GraphEntry { func, depth }.words(),
+    )
 }
 
 fn end(pid: i32, func: u64, depth: i32, took: u64, retval: u64) -> Vec<u8> {
@@ -318,7 +335,10 @@ print fmt: \"%ps: %s\", (void *)REC->ip, REC->buf
     // The last field of a return is where the record has it.
     let end = ALL.iter().find(|fixed| fixed.name == "funcgraph_exit").unwrap();
     let at = COMMON + 2 * LONG + 16;
-    assert!(end.text(LONG).contains(&format!("rettime;\toffset:{at};\tsize:8")));
+    assert!(
+        end.text(LONG)
+            .contains(&format!("rettime;\toffset:{at};\tsize:8"))
+    );
     for fixed in ALL {
         assert!(fixed.text(4).contains("\nprint fmt: \""));
     }

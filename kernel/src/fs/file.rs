@@ -88,8 +88,8 @@ pub trait FileOps: Send + Sync + Any {
         let _ = (file, dst, pos);
         Err(Errno::EINVAL)
     }
-    /// [`Self::read`] for `splice` and `sendfile`, which want to go on after a first part and whose caller may
-    /// not want to wait: `wait` says whether to.
+    /// [`Self::read`] for `splice` and `sendfile`, which go on after a first part, and whose caller may not
+    /// want to wait: `wait` says whether to.
     fn splice_read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>, wait: bool) -> SysResult {
         let _ = wait;
         self.read(file, dst, pos)

@@ -66,17 +66,16 @@ fn copy(source: &File, mut from: Option<u64>, out: &File, mut to: Option<u64>, c
     while done < count {
         let want = (count - done).min(PAGE_SIZE);
         let wait = done == 0;
-        let n = match source.ops().splice_read(
-            source,
-            &mut IoDst::kernel(&mut page.bytes()[..want]),
-            from,
-            wait,
-        ) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(_) if done != 0 => break,
-            Err(e) => return Err(e),
-        };
+        let n =
+            match source
+                .ops()
+                .splice_read(source, &mut IoDst::kernel(&mut page.bytes()[..want]), from, wait)
+            {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(_) if done != 0 => break,
+                Err(e) => return Err(e),
+            };
         if !out.mode().contains(FileMode::RECEIVES) {
             give_back(source, from, n);
             return Err(Errno::EINVAL);
@@ -401,17 +400,16 @@ fn fill(source: &File, mut from: Option<u64>, pipe: &Arc<Pipe>, len: usize, nonb
         };
         let want = PAGE_SIZE.min(len - done);
         let wait = !nonblock && done == 0;
-        let n = match source.ops().splice_read(
-            source,
-            &mut IoDst::kernel(&mut page.bytes()[..want]),
-            from,
-            wait,
-        ) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(_) if done != 0 => break,
-            Err(e) => return Err(e),
-        };
+        let n =
+            match source
+                .ops()
+                .splice_read(source, &mut IoDst::kernel(&mut page.bytes()[..want]), from, wait)
+            {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(_) if done != 0 => break,
+                Err(e) => return Err(e),
+            };
         let new = Buf {
             page,
             start: 0,

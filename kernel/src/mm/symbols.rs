@@ -111,7 +111,11 @@ impl Symbol {
             return write!(out, "{:#x}", self.0);
         }
         result?;
-        if offset { write!(out, "+{behind:#x}") } else { Ok(()) }
+        if offset {
+            write!(out, "+{behind:#x}")
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -96,7 +96,7 @@ impl<T: Retire> Shared<T> {
     /// The first reference to `value`. `None`: there is no memory for it.
     pub fn try_new(value: T) -> Option<Self> {
         let mut room = Vec::new();
-        crate::mm::reserve::room_exact(&mut room, 1).ok()?;
+        room.try_reserve_exact(1).ok()?;
         room.push(Object {
             link: Link::new(),
             count: AtomicUsize::new(1),

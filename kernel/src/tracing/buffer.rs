@@ -167,10 +167,13 @@ impl Buffer {
         })
     }
 
-    /// Lets all rings have pages of 2^`order` pages of memory. What was in them is lost. `EINVAL`: that is too
-    /// large.
+    /// Lets all rings have pages of 2^`order` pages of memory. What was in them is lost. `EINVAL`: that is
+    /// too large.
     pub fn set_order(&self, order: u32, overwrite: bool) -> Result<(), Errno> {
-        let layout = PAGE_SIZE.checked_shl(order).and_then(Layout::native).ok_or(Errno::EINVAL)?;
+        let layout = PAGE_SIZE
+            .checked_shl(order)
+            .and_then(Layout::native)
+            .ok_or(Errno::EINVAL)?;
         for cpu in &self.cpus {
             let pages = cpu.asked.load(Relaxed).div_ceil(layout.data()).max(LEAST);
             let new = ring(pages, layout, overwrite)?;
@@ -209,7 +212,8 @@ impl Buffer {
     ) -> Result<(), Errno> {
         let chosen = || {
             let all = self.cpus.iter().enumerate();
-            all.filter(move |(n, _)| only.is_none_or(|only| only == *n)).map(|(_, cpu)| cpu)
+            all.filter(move |(n, _)| only.is_none_or(|only| only == *n))
+                .map(|(_, cpu)| cpu)
         };
         let mut any = false;
         for cpu in chosen() {
@@ -256,11 +260,20 @@ impl PerCpu {
 pub fn exchange(main: &Buffer, spare: &Buffer, only: Option<usize>) -> Result<(), Errno> {
     let pairs = || {
         let all = main.cpus.iter().zip(&spare.cpus).enumerate();
-        all.filter(move |(n, _)| only.is_none_or(|only| only == *n)).map(|(_, pair)| pair)
+        all.filter(move |(n, _)| only.is_none_or(|only| only == *n))
+            .map(|(_, pair)| pair)
     };
     for (ours, theirs) in pairs() {
-        let ours = ours.reader.lock().as_ref().map(|reader| (reader.ring().pages(), reader.ring().layout()));
-        let theirs = theirs.reader.lock().as_ref().map(|reader| (reader.ring().pages(), reader.ring().layout()));
+        let ours = ours
+            .reader
+            .lock()
+            .as_ref()
+            .map(|reader| (reader.ring().pages(), reader.ring().layout()));
+        let theirs = theirs
+            .reader
+            .lock()
+            .as_ref()
+            .map(|reader| (reader.ring().pages(), reader.ring().layout()));
         if ours != theirs || ours.is_none() {
             return Err(Errno::EINVAL);
         }
@@ -271,18 +284,17 @@ pub fn exchange(main: &Buffer, spare: &Buffer, only: Option<usize>) -> Result<()
         // Nobody is in it: it is off, and was waited for when it became a spare.
         next.reset().map_err(errno)?;
         next.ring().enable();
-        let former = ours.live.replace(Some(next.ring().0.clone()));
-        if let Some(former) = &former {
-            former.0.disable();
-        }
-        drop(former);
+        drop(ours.live.replace(Some(next.ring().0.clone())));
     }
-    // Whoever found a former ring has ended.
+    // Whoever found a former ring has ended. It stays on until then: what they record must not be lost.
     rcu::synchronize_expedited();
     for (ours, theirs) in pairs() {
         let mut first = ours.reader.lock();
         let mut second = theirs.reader.lock_nested(1);
         core::mem::swap(&mut *first, &mut *second);
+        if let Some(former) = second.as_ref() {
+            former.ring().disable();
+        }
     }
     Ok(())
 }

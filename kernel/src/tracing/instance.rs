@@ -1,23 +1,22 @@
-//! Instances: the top one, and those that programs make in `instances/`.
+//! What an instance is: its buffers, and how they are filled and read. `registry` has all instances.
 
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
-use super::tracers::{self, Tracer};
 use super::event::state::InInstance;
 use super::errors::Reports;
+use super::tracers::{self, Tracer};
 use super::waiting::Waiting;
-use super::{names, read};
+use super::{marker, read};
 use crate::arch::smp;
-use crate::cmdline;
-use crate::sync::{Mutex, MutexGuard, Once, SpinLock};
+use crate::sync::{Mutex, MutexGuard, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use limen_linux_abi::Errno;
+use limen_trace_text::Options;
 use limen_trace_text::graph::GraphOptions;
-use limen_trace_text::{Options, options};
 
 /// The size of a CPU's buffer in bytes, unless another is asked for.
 const SIZE: usize = 1_441_792;
@@ -48,7 +47,7 @@ pub struct Instance {
     /// Which CPUs record, by their bits.
     pub(super) recording: AtomicU64,
     switches: Switches,
-    options: AtomicU32,
+    pub(super) options: AtomicU32,
     /// What it wants of events.
     pub events: InInstance,
     /// The options of `function_graph`.
@@ -90,16 +89,14 @@ impl Drop for Use {
     }
 }
 
-static TOP: Once<Arc<Instance>> = Once::new();
-static OTHERS: Mutex<Vec<Arc<Instance>>> = Mutex::new(Vec::new());
-
 /// Bits of all CPUs.
 fn every_cpu() -> u64 {
     u64::MAX >> (64 - smp::count())
 }
 
 impl Instance {
-    fn new(name: &[u8]) -> Result<Self, Errno> {
+    /// A new one. `ENOMEM`.
+    pub(super) fn new(name: &[u8]) -> Result<Self, Errno> {
         let mut own = Vec::new();
         crate::mm::reserve::room_exact(&mut own, name.len())?;
         own.extend_from_slice(name);
@@ -138,9 +135,40 @@ impl Instance {
 
     /// Uses it. `ENODEV`: it was removed.
     pub fn get(self: &Arc<Self>) -> Result<Use, Errno> {
-        let counted = self.users.fetch_update(Acquire, Relaxed, |n| (n & GONE == 0).then_some(n + 1));
+        let counted = self
+            .users
+            .fetch_update(Acquire, Relaxed, |n| (n & GONE == 0).then_some(n + 1));
         counted.map_err(|_| Errno::ENODEV)?;
         Ok(Use(self.clone()))
+    }
+
+    /// It is to be removed: from here on nobody uses it. `EBUSY`: somebody does.
+    pub(super) fn condemn(&self) -> Result<(), Errno> {
+        let gone = self.users.compare_exchange(0, GONE, Acquire, Relaxed);
+        gone.map(drop).map_err(|_| Errno::EBUSY)
+    }
+
+    /// It was condemned: ends what it does, and frees its buffers. Who still has a reference finds none. May
+    /// sleep.
+    pub(super) fn end(self: &Arc<Self>) {
+        let mut locked = self.lock();
+        locked.tracer.stop(self);
+        locked.tracer = tracers::NOP;
+        let _ = self.set_option(Options::COPY_MARKER, false);
+        let _ = self.set_option(Options::EVENT_FORK, false);
+        self.leave_events();
+        self.main.free();
+        self.spare.free();
+    }
+
+    /// Boot: the size that CPUs' buffers are to have, in bytes, and the clock.
+    pub(super) fn begin_with(&self, size: Option<usize>, clock: Option<Clock>) {
+        if let Some(size) = size {
+            self.size.store(size, Relaxed);
+        }
+        if let Some(clock) = clock {
+            self.clock.store(clock as u8, Relaxed);
+        }
     }
 
     /// Locks it. May sleep.
@@ -215,11 +243,16 @@ impl Instance {
         if !self.is_top() && Options::TOP_ONLY.contains(option) {
             return Err(Errno::EINVAL);
         }
-        let before = match on {
-            true => self.options.fetch_or(option.bits(), Relaxed),
-            false => self.options.fetch_and(!option.bits(), Relaxed),
+        let before = if on {
+            self.options.fetch_or(option.bits(), Relaxed)
+        } else {
+            self.options.fetch_and(!option.bits(), Relaxed)
         };
-        if option == Options::EVENT_FORK && Options::from_bits_retain(before).contains(option) != on {
+        let was_on = Options::from_bits_retain(before).contains(option);
+        if option == Options::COPY_MARKER && was_on != on {
+            marker::copies(on);
+        }
+        if option == Options::EVENT_FORK && was_on != on {
             super::event::pids::follow_forks(on)?;
         }
         if option == Options::OVERWRITE {
@@ -375,10 +408,16 @@ impl Instance {
             self.spare.free();
             self.spare.take_order(&self.main);
         }
+        let as_large = |cpu| self.spare.size(cpu) == self.main.size(cpu);
         if self.spare.is_there() {
-            return Ok(());
+            if (0..smp::count()).all(as_large) {
+                return Ok(());
+            }
+            // There was no memory to give it the buffer's size when that changed.
+            self.spare.free();
         }
-        self.spare.make(|cpu| self.main.size(cpu), self.overwrite(), false)
+        self.spare
+            .make(|cpu| self.main.size(cpu), self.overwrite(), false)
     }
 
     /// Takes a snapshot, of one CPU or all: what was recorded is in the snapshot's buffer then. May sleep.
@@ -400,92 +439,14 @@ impl Instance {
         self.spare.free();
     }
 
-    /// Frees nearly all of the buffer (`free_buffer`). May sleep.
+    /// Frees nearly all of the buffer, and the snapshot's (`free_buffer`). May sleep.
     pub fn shrink(&self) -> Result<(), Errno> {
         let _locked = self.lock();
+        self.spare.free();
         let least = LEAST * self.main.layout().data();
         if self.main.is_there() {
             self.main.resize(least, None)?;
         }
         Ok(())
     }
-}
-
-/// The top instance, if something was to be traced since boot.
-#[inline(always)]
-pub fn made() -> Option<&'static Arc<Instance>> {
-    TOP.get()
-}
-
-/// The top instance, which is made at first use. May sleep.
-pub fn top() -> Result<&'static Arc<Instance>, Errno> {
-    if let Some(top) = TOP.get() {
-        return Ok(top);
-    }
-    let new = Instance::new(b"")?;
-    boot_options(&new);
-    names::begin();
-    let _ = TOP.set(Arc::new(new));
-    TOP.get().ok_or(Errno::ENOMEM)
-}
-
-/// What the command line says of the top instance.
-fn boot_options(top: &Instance) {
-    if let Some(size) = cmdline::size("trace_buf_size").filter(|size| *size != 0) {
-        top.size.store(size as usize, Relaxed);
-    }
-    if let Some(clock) = cmdline::value("trace_clock").and_then(Clock::named) {
-        top.clock.store(clock as u8, Relaxed);
-    }
-    for word in cmdline::value("trace_options").unwrap_or_default().split(',') {
-        let (name, on) = options::parse(word);
-        if let Some(option) = Options::named(name) {
-            let _ = top.set_option(option, on);
-        }
-    }
-}
-
-/// The other instances.
-pub fn all() -> Vec<Arc<Instance>> {
-    OTHERS.lock().clone()
-}
-
-/// The instance with this name.
-pub fn find(name: &[u8]) -> Option<Arc<Instance>> {
-    OTHERS.lock().iter().find(|one| one.name == name).cloned()
-}
-
-/// Makes an instance. `EEXIST`, `ENOMEM`. May sleep.
-pub fn make(name: &[u8]) -> Result<Arc<Instance>, Errno> {
-    let new = Instance::new(name)?;
-    let mut others = OTHERS.lock();
-    if others.iter().any(|one| one.name == name) {
-        return Err(Errno::EEXIST);
-    }
-    crate::mm::reserve::room(&mut *others, 1)?;
-    let new = Arc::new(new);
-    others.push(new.clone());
-    Ok(new)
-}
-
-/// Removes an instance. `ENOENT`; `EBUSY`: a file of it is open, or something else uses it. May sleep.
-pub fn remove(name: &[u8]) -> Result<(), Errno> {
-    let mut others = OTHERS.lock();
-    let index = others.iter().position(|one| one.name == name).ok_or(Errno::ENOENT)?;
-    let gone = others[index]
-        .users
-        .compare_exchange(0, GONE, Acquire, Relaxed);
-    gone.map_err(|_| Errno::EBUSY)?;
-    let instance = others.swap_remove(index);
-    drop(others);
-    let mut locked = instance.lock();
-    locked.tracer.stop(&instance);
-    locked.tracer = tracers::NOP;
-    drop(locked);
-    let _ = instance.set_option(Options::EVENT_FORK, false);
-    instance.leave_events();
-    // A tracer that has stopped records no more; who still holds a reference finds no buffers.
-    instance.main.free();
-    instance.spare.free();
-    Ok(())
 }

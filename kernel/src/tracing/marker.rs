@@ -3,7 +3,7 @@
 use super::record::common;
 use super::{Instance, all};
 use crate::mm::PAGE_SIZE;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_trace_text::entry::{COMMON, LONG};
 use limen_trace_text::{Kind, Options};
@@ -11,6 +11,18 @@ use limen_trace_text::{Kind, Options};
 /// How much of one write is kept, bytes.
 pub const MOST: usize = 4096;
 const _: () = assert!(MOST <= PAGE_SIZE);
+
+/// How many instances get what is written to the top marker, too.
+static COPIES: AtomicU32 = AtomicU32::new(0);
+
+/// An instance begins or ceases to be one of those.
+pub(super) fn copies(begins: bool) {
+    if begins {
+        COPIES.fetch_add(1, Relaxed);
+    } else {
+        COPIES.fetch_sub(1, Relaxed);
+    }
+}
 
 /// The place from which markers come: the `ip` of their records.
 #[inline(never)]
@@ -54,7 +66,7 @@ impl Instance {
         if !tracing_mark_write(self, text) && !self.is_on() {
             return Err(Errno::EBADF);
         }
-        if self.is_top() {
+        if self.is_top() && COPIES.load(Relaxed) != 0 {
             for other in all() {
                 if other.options().contains(Options::COPY_MARKER) && other.make_least().is_ok() {
                     tracing_mark_write(&other, text);

@@ -15,10 +15,12 @@ pub mod marker;
 pub mod names;
 pub mod read;
 pub mod record;
+mod registry;
 pub mod selftest;
 pub mod tracers;
 pub mod waiting;
 
-pub use instance::{Instance, Use, all, find, made, make, remove, top};
+pub use instance::{Instance, Use};
 pub use names::Names;
+pub use registry::{all, find, made, make, remove, top};
 pub use tracers::Tracer;

@@ -70,7 +70,9 @@ impl Place {
             place.data.clear();
             crate::mm::reserve::room(&mut place.data, room)?;
             with_reader(buffer, cpu, |reader| {
-                let Some(event) = self.cursor.next(reader) else { return };
+                let Some(event) = self.cursor.next(reader) else {
+                    return;
+                };
                 if event.data.len() <= place.data.capacity() {
                     place.data.extend_from_slice(event.data);
                     (place.time, place.lost, place.is_there) = (event.time, event.lost, true);
@@ -129,16 +131,14 @@ impl Walk {
 
     /// Calls `f` with the next record; if that returns `true`, the next of the same CPU is done with, too.
     /// `None`: that was all so far.
-    pub fn next(
-        &mut self,
-        buffer: &Buffer,
-        f: impl FnOnce(&Step<'_>) -> bool,
-    ) -> Result<Option<()>, Errno> {
+    pub fn next(&mut self, buffer: &Buffer, f: impl FnOnce(&Step<'_>) -> bool) -> Result<Option<()>, Errno> {
         loop {
             let Some((cpu, next)) = self.look(buffer)? else {
                 return Ok(None);
             };
-            let Some(place) = &mut self.places[cpu] else { continue };
+            let Some(place) = &mut self.places[cpu] else {
+                continue;
+            };
             place.next.is_there = false;
             let after = &place.after;
             let same_cpu = Entry::new(cpu, after.time, &after.data).filter(|_| after.is_there);
@@ -212,7 +212,9 @@ pub fn consume_pair(
         return Ok(Some(()));
     };
     let done = with_reader(buffer, cpu, |reader| {
-        let next = reader.peek().and_then(|event| Entry::new(cpu, event.time, event.data));
+        let next = reader
+            .peek()
+            .and_then(|event| Entry::new(cpu, event.time, event.data));
         if f(&entry, lost, next.as_ref()) {
             reader.consume();
         }
@@ -234,8 +236,7 @@ pub fn counts(buffer: &Buffer, only: Only) -> (u64, u64) {
 
 /// The time of the oldest record, 0 without any.
 pub fn oldest(buffer: &Buffer, only: Only) -> u64 {
-    let times = readers(buffer, only).filter_map(|cpu| {
-        with_reader(buffer, cpu, |reader| reader.stats().oldest).flatten()
-    });
+    let times = readers(buffer, only)
+        .filter_map(|cpu| with_reader(buffer, cpu, |reader| reader.stats().oldest).flatten());
     times.min().unwrap_or(0)
 }

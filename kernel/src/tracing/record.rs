@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
 use limen_ring_buffer::Cpu;
-use limen_trace_text::{Common, Flags, Kind};
+use limen_trace_text::{Common, Flags, Kind, Options};
 
 use super::clock::Clock;
 
@@ -109,7 +109,9 @@ impl Instance {
             fill(body);
         }
         room.commit();
-        super::names::note(common.pid);
+        if self.options.load(Relaxed) & Options::RECORD_CMD.bits() != 0 {
+            super::names::note(common.pid);
+        }
         self.waiting.note();
         true
     }

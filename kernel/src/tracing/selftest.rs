@@ -1,14 +1,14 @@
 //! The room's own tests (see `boot::selftest`).
 
 use super::buffer::Buffer;
-use super::record::common;
 use super::names::{Events, set_events};
+use super::record::common;
 use super::{Instance, Names, Tracer, make, read, remove, tracers};
 use crate::check;
 use crate::sched::{CpuSet, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
 use crate::sync::MAX_CPUS;
-use alloc::sync::Arc;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
@@ -20,7 +20,10 @@ use limen_trace_text::{Entry, Flags, Kind, Options, World};
 pub const TESTS: &[crate::selftest::Test] = &[
     ("without tracing there are no buffers", nothing),
     ("records say in which context they were made", contexts),
-    ("a reader beside writers finds every record, or that it is lost", reader),
+    (
+        "a reader beside writers finds every record, or that it is lost",
+        reader,
+    ),
     ("snapshots beside writers lose nothing", snapshots),
     ("buffers change their size with their records", sizes),
     ("an instance that is used stays", used),
@@ -105,33 +108,38 @@ fn contexts() -> Result<(), &'static str> {
 /// Writers: a thread on each CPU, and interrupts that come to it.
 struct Writers {
     instance: Arc<Instance>,
-    /// Records that each thread is to make.
-    each: u32,
+    over: AtomicBool,
     ended: AtomicUsize,
     wait: WaitQueue,
-    /// Records that interrupts have made.
+    /// Records that threads and interrupts have made.
+    threads: [AtomicU32; MAX_CPUS],
     interrupts: [AtomicU32; MAX_CPUS],
 }
 
 impl Writers {
-    fn start(instance: &Arc<Instance>, each: u32) -> Arc<Self> {
+    fn start(instance: &Arc<Instance>) -> Arc<Self> {
         let this = Arc::new(Self {
             instance: instance.clone(),
-            each,
+            over: AtomicBool::new(false),
             ended: AtomicUsize::new(0),
             wait: WaitQueue::new(),
+            threads: [const { AtomicU32::new(0) }; MAX_CPUS],
             interrupts: [const { AtomicU32::new(0) }; MAX_CPUS],
         });
         for cpu in online().iter() {
             let this = this.clone();
             spawn_kthread("selftest", move || {
                 let _ = policy::set_affinity(&current(), CpuSet::single(cpu));
-                for n in 0..this.each {
-                    this.instance.record(Kind::RAW_DATA, [0, n]);
+                let mut n = 0;
+                while !this.over.load(Ordering::Acquire) {
+                    if this.instance.record(Kind::RAW_DATA, [0, n]) {
+                        n += 1;
+                    }
                     if n % 32 == 0 {
                         yield_now();
                     }
                 }
+                this.threads[cpu].store(n, Ordering::Relaxed);
                 this.ended.fetch_add(1, Ordering::Release);
                 this.wait.wake_all();
             });
@@ -139,8 +147,12 @@ impl Writers {
         this
     }
 
-    fn have_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire) == online().count()
+    /// Waits until all threads have ended.
+    fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        let all = online().count();
+        self.wait
+            .wait_until_uninterruptible(|| self.ended.load(Ordering::Acquire) == all);
     }
 
     fn interrupt(&self) {
@@ -154,8 +166,8 @@ impl Writers {
     }
 
     fn all(&self) -> u64 {
-        let interrupts = self.interrupts.iter().map(|n| u64::from(n.load(Ordering::Relaxed)));
-        u64::from(self.each) * online().count() as u64 + interrupts.sum::<u64>()
+        let all = self.threads.iter().chain(&self.interrupts);
+        all.map(|n| u64::from(n.load(Ordering::Relaxed))).sum()
     }
 }
 
@@ -181,43 +193,49 @@ impl Found {
         }
     }
 
-    /// Reads everything that is there.
-    fn read(&mut self, buffer: &Buffer) {
-        let mut one = |entry: &Entry<'_>, lost: u64| {
-            let (who, n) = (entry.u32(COMMON) as usize, entry.u32(COMMON + 4));
-            let Some(next) = self.next[entry.cpu].get_mut(who) else {
-                self.wrong += 1;
-                return true;
-            };
-            // Numbers are left out only where records are lost, and none comes twice.
-            let (left_out, all_lost) = &mut self.left_out[entry.cpu];
-            *all_lost += lost;
-            *left_out += u64::from(n.saturating_sub(*next));
-            if n < *next || left_out > all_lost {
-                self.wrong += 1;
-            }
-            *next = n + 1;
-            self.records += 1;
-            self.lost += lost;
-            true
+    /// A record was read.
+    fn note(&mut self, entry: &Entry<'_>, lost: u64) -> bool {
+        let (who, n) = (entry.u32(COMMON) as usize, entry.u32(COMMON + 4));
+        let Some(next) = self.next[entry.cpu].get_mut(who) else {
+            self.wrong += 1;
+            return true;
         };
-        while read::consume(buffer, None, &mut one).is_some() {}
+        // Numbers are left out only where records are lost, and none comes twice.
+        let (left_out, all_lost) = &mut self.left_out[entry.cpu];
+        *all_lost += lost;
+        *left_out += u64::from(n.saturating_sub(*next));
+        if n < *next || left_out > all_lost {
+            self.wrong += 1;
+        }
+        *next = n + 1;
+        self.records += 1;
+        self.lost += lost;
+        true
+    }
+
+    /// Reads what is there, at most `most` records.
+    fn read_some(&mut self, buffer: &Buffer, most: u64) {
+        let end = self.records.saturating_add(most);
+        while self.records < end
+            && read::consume(buffer, None, |entry, lost| self.note(entry, lost)).is_some()
+        {}
     }
 }
 
 fn reader() -> Result<(), &'static str> {
     let made = Made::new(b"reader", 1 << 15)?;
-    let writers = Writers::start(&made.0, 20_000);
+    let writers = Writers::start(&made.0);
     let mut found = Found::new();
-    while !writers.have_ended() {
+    for round in 0..200 {
         writers.interrupt();
         // Sometimes the writers overtake.
-        if found.records % 3 != 0 {
+        if round % 3 == 0 {
             yield_now();
         }
-        found.read(&made.0.main);
+        found.read_some(&made.0.main, 500);
     }
-    found.read(&made.0.main);
+    writers.end();
+    found.read_some(&made.0.main, u64::MAX);
     check!(found.wrong == 0);
     check!(found.records + found.lost == writers.all());
     Ok(())
@@ -227,21 +245,17 @@ fn snapshots() -> Result<(), &'static str> {
     let made = Made::new(b"snapshots", 1 << 15)?;
     let instance = &made.0;
     instance.allocate_snapshot().map_err(|_| "no snapshot")?;
-    let writers = Writers::start(instance, 20_000);
+    let writers = Writers::start(instance);
     let mut found = Found::new();
-    let mut taken = 0;
-    while !writers.have_ended() {
+    for _ in 0..20 {
         writers.interrupt();
         instance.snapshot(None).map_err(|_| "not taken")?;
-        taken += 1;
-        found.read(&instance.spare);
+        found.read_some(&instance.spare, u64::MAX);
     }
-    found.read(&instance.main);
-    check!(taken > 1 && found.wrong == 0);
-    // What was lost at the end of a buffer is told by nothing behind it.
-    check!(found.records + found.lost <= writers.all());
-    let (_, written) = read::counts(&instance.main, None);
-    check!(written <= writers.all());
+    writers.end();
+    found.read_some(&instance.main, u64::MAX);
+    check!(found.wrong == 0);
+    check!(found.records != 0 && found.records + found.lost == writers.all());
     instance.free_snapshot();
     check!(!instance.has_snapshot());
     Ok(())
@@ -261,13 +275,15 @@ fn sizes() -> Result<(), &'static str> {
     check!(instance.size(0) == (1 << 13, None));
     check!(read::counts(&instance.main, None) == (100, 100));
     let mut found = Found::new();
-    found.read(&instance.main);
+    found.read_some(&instance.main, u64::MAX);
     check!(found.records == 100 && found.wrong == 0 && found.lost == 0);
     check!(instance.set_option(Options::OVERWRITE, false).is_ok());
     for n in 0..2000 {
         instance.record(Kind::RAW_DATA, [0, n]);
     }
-    let first = read::consume(&instance.main, None, |entry, lost| entry.u32(COMMON + 4) == 0 && lost == 0);
+    let first = read::consume(&instance.main, None, |entry, lost| {
+        entry.u32(COMMON + 4) == 0 && lost == 0
+    });
     check!(first == Some(true));
     instance.clear(None).map_err(|_| "not emptied")?;
     check!(read::counts(&instance.main, None) == (0, 0));

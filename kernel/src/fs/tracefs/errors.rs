@@ -31,7 +31,11 @@ const COMMAND: &str = "  Command: ";
 fn show(instance: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
     instance.each_report(|report| {
         let (secs, usecs) = (report.time / 1_000_000_000, report.time / 1000 % 1_000_000);
-        let _ = writeln!(out, "[{secs:5}.{usecs:06}] {}: error: {}", report.room, report.what);
+        let _ = writeln!(
+            out,
+            "[{secs:5}.{usecs:06}] {}: error: {}",
+            report.room, report.what
+        );
         out.add(COMMAND);
         out.add(&report.command);
         let _ = writeln!(out, "\n{:1$}^", "", COMMAND.len() + report.at);

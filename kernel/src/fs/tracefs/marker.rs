@@ -13,12 +13,20 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "trace_marker",
         only_top: false,
-        node: |instance| special(WRITE, instance, |used, _| Ok(Arc::new(Marker { used, raw: false }))),
+        node: |instance| {
+            special(WRITE, instance, |used, _| {
+                Ok(Arc::new(Marker { used, raw: false }))
+            })
+        },
     },
     Row {
         name: "trace_marker_raw",
         only_top: false,
-        node: |instance| special(WRITE, instance, |used, _| Ok(Arc::new(Marker { used, raw: true }))),
+        node: |instance| {
+            special(WRITE, instance, |used, _| {
+                Ok(Arc::new(Marker { used, raw: true }))
+            })
+        },
     },
 ];
 

@@ -77,7 +77,11 @@ impl SuperOps for Super {
         if gid != 0 {
             out.push_str(&format!(",gid={gid}"));
         }
-        if let Some(mode) = ROOT.get().map(|root| root.inode.mode()).filter(|mode| *mode != ROOT_MODE) {
+        if let Some(mode) = ROOT
+            .get()
+            .map(|root| root.inode.mode())
+            .filter(|mode| *mode != ROOT_MODE)
+        {
             out.push_str(&format!(",mode={mode:o}"));
         }
     }

@@ -8,8 +8,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
-use limen_trace_text::options::{NAMES, parse};
 use limen_trace_text::Options;
+use limen_trace_text::options::{NAMES, parse};
 
 pub const ROWS: &[Row] = &[
     Row {
@@ -42,10 +42,12 @@ fn all(instance: &Arc<Instance>) -> Vec<(&'static str, One)> {
         names.map(move |(n, name)| (*name, Which::Tracer(tracer, n)))
     });
     let top = instance.is_top();
-    own.filter(|(_, which)| top || !matches!(which, Which::Own(option) if Options::TOP_ONLY.contains(*option)))
-        .chain(tracers)
-        .map(|(name, which)| (name, (instance.clone(), which)))
-        .collect()
+    own.filter(|(_, which)| {
+        top || !matches!(which, Which::Own(option) if Options::TOP_ONLY.contains(*option))
+    })
+    .chain(tracers)
+    .map(|(name, which)| (name, (instance.clone(), which)))
+    .collect()
 }
 
 fn is_on((instance, which): &One) -> bool {

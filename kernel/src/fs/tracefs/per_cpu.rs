@@ -6,8 +6,8 @@ use super::{pipe, raw};
 use crate::arch::smp;
 use crate::fs::inode::FileType;
 use crate::fs::pseudo::{Changes, Directory, Node, Text};
-use crate::tracing::read::with_reader;
 use crate::tracing::Instance;
+use crate::tracing::read::with_reader;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,7 +32,11 @@ impl Directory for Cpus {
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
         for cpu in pos.saturating_sub(2) as usize..smp::count() {
-            if !add(format!("cpu{cpu}").as_bytes(), FileType::Directory, cpu as u64 + 3) {
+            if !add(
+                format!("cpu{cpu}").as_bytes(),
+                FileType::Directory,
+                cpu as u64 + 3,
+            ) {
                 return;
             }
         }
@@ -70,7 +74,8 @@ fn files(instance: &Arc<Instance>, cpu: usize) -> Vec<(&'static str, One)> {
         ("snapshot", |instance, cpu| snapshot::file(instance, Some(cpu))),
         ("snapshot_raw", |instance, cpu| raw::file(instance, cpu, true)),
     ];
-    all.map(|(name, make)| (name, (instance.clone(), cpu, make))).into()
+    all.map(|(name, make)| (name, (instance.clone(), cpu, make)))
+        .into()
 }
 
 fn stats(instance: &Arc<Instance>, cpu: usize, out: &mut Text) -> Result<(), Errno> {

@@ -105,7 +105,9 @@ fn store_tracer(instance: &Arc<Instance>, bytes: &[u8]) -> Shown {
 
 fn show_tracers(instance: &Arc<Instance>, out: &mut Text) -> Shown {
     let all = tracers::registered();
-    let all = all.iter().filter(|tracer| instance.is_top() || tracer.in_instances());
+    let all = all
+        .iter()
+        .filter(|tracer| instance.is_top() || tracer.in_instances());
     for (n, tracer) in all.enumerate() {
         let space = if n == 0 { "" } else { " " };
         let _ = write!(out, "{space}{}", tracer.name());
@@ -142,7 +144,10 @@ pub fn store_size(instance: &Arc<Instance>, only: Option<usize>, bytes: &[u8]) -
 fn show_total(instance: &Arc<Instance>, out: &mut Text) -> Shown {
     let all = (0..smp::count()).map(|cpu| instance.size(cpu));
     let sum = all.fold((0, None), |(now, later): (usize, Option<usize>), size| {
-        (now + (size.0 >> 10), size.1.map(|size| later.unwrap_or(0) + (size >> 10)))
+        (
+            now + (size.0 >> 10),
+            size.1.map(|size| later.unwrap_or(0) + (size >> 10)),
+        )
     });
     let _ = match sum {
         (now, Some(later)) => writeln!(out, "{now} (expanded: {later})"),
@@ -157,7 +162,9 @@ fn show_percent(instance: &Arc<Instance>, out: &mut Text) -> Shown {
 }
 
 fn store_percent(instance: &Arc<Instance>, bytes: &[u8]) -> Shown {
-    let percent = u32::try_from(number(bytes)?).ok().filter(|percent| *percent <= 100);
+    let percent = u32::try_from(number(bytes)?)
+        .ok()
+        .filter(|percent| *percent <= 100);
     instance.percent.store(percent.ok_or(Errno::EINVAL)?, Relaxed);
     Ok(())
 }
@@ -168,7 +175,9 @@ fn show_page(instance: &Arc<Instance>, out: &mut Text) -> Shown {
 }
 
 fn store_page(instance: &Arc<Instance>, bytes: &[u8]) -> Shown {
-    let size = usize::try_from(number(bytes)?).ok().and_then(|size| size.checked_mul(1024));
+    let size = usize::try_from(number(bytes)?)
+        .ok()
+        .and_then(|size| size.checked_mul(1024));
     let pages = size.ok_or(Errno::EINVAL)?.div_ceil(PAGE_SIZE);
     if pages == 0 || pages > 64 << 10 {
         return Err(Errno::EINVAL);
@@ -218,7 +227,13 @@ fn show_mode(_: &Arc<Instance>, out: &mut Text) -> Shown {
 fn show_mask(instance: &Arc<Instance>, out: &mut Text) -> Shown {
     let (mask, digits) = (instance.mask(), smp::count().div_ceil(4));
     let _ = if digits > 8 {
-        writeln!(out, "{:0width$x},{:08x}", mask >> 32, mask as u32, width = digits - 8)
+        writeln!(
+            out,
+            "{:0width$x},{:08x}",
+            mask >> 32,
+            mask as u32,
+            width = digits - 8
+        )
     } else {
         writeln!(out, "{mask:0digits$x}")
     };

@@ -31,7 +31,11 @@ pub fn file(instance: &Arc<Instance>, only: Only) -> Node {
 
 /// The lines of a snapshot without records.
 pub fn help(instance: &Instance, only: Only, out: &mut Text) {
-    let state = if instance.has_snapshot() { "allocated" } else { "freed" };
+    let state = if instance.has_snapshot() {
+        "allocated"
+    } else {
+        "freed"
+    };
     out.add("#\n# * Snapshot is ");
     out.add(state);
     out.add(" *\n#\n# Snapshot commands:\n");

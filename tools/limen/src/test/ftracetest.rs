@@ -1,5 +1,5 @@
-//! Linux's ftracetest, from Debian's `linux-source`, unmodified, in the guest's BusyBox shell. All of it runs;
-//! a case whose result is another than expected here fails the step.
+//! Linux's ftracetest, from Debian's `linux-source`, unmodified, in the guest's BusyBox shell. All of it
+//! runs; a case whose result is another than expected here fails the step.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,8 @@ const PASS: &[&str] = &[
 /// Cases that fail, or say nothing, because of what the kernel does not have or the guest's tools cannot do;
 /// but they do not ask for it. All others are unsupported: they ask for files that do not exist.
 const OTHER: &[(&str, &str)] = &[
-    // There is no such module in the guest.
+    // Modules of Linux's.
+    ("direct/ftrace-direct", "UNRESOLVED"),
     ("event/trace_printk", "UNRESOLVED"),
     // The tool that it uses is not in the guest.
     ("selftest/bashisms", "UNRESOLVED"),
@@ -61,8 +62,12 @@ fn cases(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Whether a case runs in an instance, too.
 fn in_instance(case: &Path) -> Result<bool> {
     let text = std::fs::read_to_string(case)?;
-    let flags = text.lines().filter_map(|line| line.strip_prefix('#')?.split_once("flags:"));
-    Ok(flags.map(|(_, flags)| flags).any(|flags| flags.contains("instance")))
+    let flags = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('#')?.split_once("flags:"));
+    Ok(flags
+        .map(|(_, flags)| flags)
+        .any(|flags| flags.contains("instance")))
 }
 
 fn expected(name: &str) -> &'static str {
