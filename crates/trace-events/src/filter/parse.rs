@@ -95,9 +95,8 @@ fn balance(text: &[u8]) -> Result<(), Error> {
                 push(&mut open, at)?;
             }
             (None, b')') => {
-                if open.pop().is_none() {
-                    return failed(Cause::TooManyClose, at);
-                }
+                let cause = Cause::TooManyClose;
+                open.pop().ok_or(Error { cause, column: at })?;
             }
             _ => {}
         }
