@@ -10,6 +10,7 @@ pub(crate) fn enter_from_user<K: Kernel>(k: &K, _irqs: &IrqsOff) -> InKernel {
     k.context_user_exit();
     let in_kernel = InKernel::established();
     k.instrumentation_begin(&in_kernel);
+    k.trace_user_exit(&in_kernel);
     k.trace_irqs_off(&in_kernel);
     in_kernel
 }
@@ -18,6 +19,7 @@ pub(crate) fn enter_from_user<K: Kernel>(k: &K, _irqs: &IrqsOff) -> InKernel {
 #[inline(always)]
 pub(crate) fn exit_to_user<K: Kernel>(k: &K, irqs: IrqsOff, in_kernel: InKernel) {
     k.lockdep_sys_exit(&in_kernel);
+    k.trace_user_enter(&in_kernel);
     k.trace_irqs_on(&in_kernel);
     k.lockdep_irqs_on_prepare();
     let InKernel { .. } = in_kernel;

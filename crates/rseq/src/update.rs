@@ -101,6 +101,8 @@ pub struct Done {
     pub cleared: bool,
     /// There was one, and the thread continues at this address.
     pub abort: Option<usize>,
+    /// Where that section begins, and its length. 0 without one.
+    pub section: (usize, usize),
 }
 
 /// Does `work` for `area`, and writes to `done` how far it came. `ids`: what the area has to say. `last`, for
@@ -141,9 +143,13 @@ pub fn run(
     if pointer == 0 {
         return Ok(());
     }
-    match leave_section(memory, area, pointer, ip, user_end)? {
+    let (verdict, section) = leave_section(memory, area, pointer, ip, user_end)?;
+    match verdict {
         Verdict::Outside => done.cleared = true,
-        Verdict::Abort(to) => done.abort = Some(to),
+        Verdict::Abort(to) => {
+            done.abort = Some(to);
+            done.section = section;
+        }
     }
     Ok(())
 }
@@ -166,7 +172,7 @@ fn leave_section(
     pointer: u64,
     ip: usize,
     user_end: usize,
-) -> Result<Verdict, Stop> {
+) -> Result<(Verdict, (usize, usize)), Stop> {
     if pointer > (user_end - Section::SIZE) as u64 {
         return Err(Stop::Fatal(Fatal::Pointer));
     }
@@ -181,7 +187,7 @@ fn leave_section(
         }
     }
     memory.clear_section_pointer(area.at)?;
-    Ok(verdict)
+    Ok((verdict, (section.start as usize, section.length as usize)))
 }
 
 /// Whether a thread at `ip` is in the critical section of its area. `false` if that cannot be read.

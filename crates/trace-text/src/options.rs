@@ -48,11 +48,13 @@ bitflags! {
         const FUNCTION_FORK = 1 << 19;
         /// Functions are traced.
         const FUNCTION = 1 << 20;
+        /// Behind every event comes the kernel's stack.
+        const STACKTRACE = 1 << 21;
     }
 }
 
 /// Names in the order in which `trace_options` shows them.
-pub const NAMES: [(&str, Options); 21] = [
+pub const NAMES: [(&str, Options); 22] = [
     ("print-parent", Options::PRINT_PARENT),
     ("sym-offset", Options::SYM_OFFSET),
     ("sym-addr", Options::SYM_ADDR),
@@ -63,6 +65,7 @@ pub const NAMES: [(&str, Options); 21] = [
     ("printk-msg-only", Options::PRINTK_MSG_ONLY),
     ("context-info", Options::CONTEXT_INFO),
     ("latency-format", Options::LATENCY_FMT),
+    ("stacktrace", Options::STACKTRACE),
     ("record-cmd", Options::RECORD_CMD),
     ("record-tgid", Options::RECORD_TGID),
     ("overwrite", Options::OVERWRITE),

@@ -1,5 +1,6 @@
 //! What drivers and other CPUs connect to interrupts, where each has a number of the controller's.
 
+use super::events;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,6 +26,7 @@ pub struct Irq(pub u32);
 
 /// What is connected to one. Never freed: an interrupt may be looking at it.
 pub(super) struct Line {
+    irq: Irq,
     handler: Handler,
     /// Whose it is, for `/proc/interrupts`.
     pub(super) name: &'static str,
@@ -33,8 +35,9 @@ pub(super) struct Line {
 
 impl Line {
     /// Nothing has arrived yet.
-    pub(super) fn new(name: &'static str, handler: Handler) -> Self {
+    pub(super) fn new(irq: Irq, name: &'static str, handler: Handler) -> Self {
         Self {
+            irq,
             handler,
             name,
             count: AtomicU32::new(0),
@@ -43,7 +46,7 @@ impl Line {
     /// The interrupt arrived.
     pub(super) fn handle(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        (self.handler)();
+        events::handle(self.irq.0, self.name, &self.handler);
     }
     /// How often it did.
     pub(super) fn count(&self) -> u32 {

@@ -22,6 +22,7 @@ mod imp;
 pub mod above;
 mod contract;
 pub mod devices;
+mod events;
 pub mod index;
 mod irq_calls;
 #[cfg(target_pointer_width = "64")]

@@ -66,6 +66,7 @@ fn with_threads() {
     crate::module::init();
     crate::driver::init();
     crate::rseq::init();
+    crate::tracing::event::boot::init();
 }
 
 /// The other CPUs, and what needs to know how many they are. Never inlined, and not a part of

@@ -148,11 +148,16 @@ impl Module {
     /// Counts a user. `false`: it is about to be gone.
     pub fn get(&self) -> bool {
         let more = |users: u32| (users < CLOSED - 1).then(|| users + 1);
-        self.users.fetch_update(Acquire, Relaxed, more).is_ok()
+        let counted = self.users.fetch_update(Acquire, Relaxed, more).is_ok();
+        if counted {
+            super::events::used(self, true);
+        }
+        counted
     }
 
     /// The inverse of [`Module::get`].
     pub fn put(&self) {
+        super::events::used(self, false);
         self.users.fetch_sub(1, Release);
     }
 

@@ -1,5 +1,6 @@
 //! Loading: `init_module` and `finit_module`.
 
+use super::events;
 use super::image::Image;
 use super::list::{self, Body, CHANGED, CHANGING, Export, Module, State};
 use super::params::{self, Named};
@@ -407,6 +408,7 @@ pub fn load(file: Vec<u8>, args: impl FnOnce() -> Result<Vec<u8>, Errno>, flags:
     drop(changing);
     drop(read);
     drop(file);
+    events::loaded(&name);
     if let Some(start) = start {
         run(&name, start)?;
     }

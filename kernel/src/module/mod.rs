@@ -5,6 +5,7 @@
 //! knows the modules and counts who uses them, `image` is the memory of one, `files` shows them in procfs and
 //! sysfs, `params` their parameters, and `interface` is what they can call.
 
+mod events;
 mod files;
 mod image;
 mod interface;

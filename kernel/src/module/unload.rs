@@ -1,5 +1,6 @@
 //! Unloading: `delete_module`.
 
+use super::events;
 use super::interface;
 use super::list::{self, CHANGING, State};
 use super::load::forget;
@@ -34,6 +35,7 @@ pub fn unload(name: &[u8]) -> Result<(), Errno> {
     let changing = CHANGING.lock();
     list::remove(&module);
     drop(changing);
+    events::freed(&module.name);
     forget(&module);
     Ok(())
 }

@@ -25,6 +25,7 @@ use crate::arch::{mmu::USER_END, smp};
 use crate::mm::{AddressSpace, Told};
 use crate::sched::{self, CpuSet};
 use crate::signal;
+use crate::tracepoint;
 use crate::task::{CurrentTask, Task, current};
 use alloc::sync::Arc;
 use core::mem::offset_of;
@@ -424,6 +425,7 @@ fn finish(task: &Task, frame: &mut Frame, done: &Done, event: Event, asked: Aske
     if done.wrote_ids {
         all.ids.add();
         task.rseq.counts.ids.add();
+        tracepoint!(rseq::RseqUpdate { cpu_id: sched::this_cpu().id as i32 });
     }
     if done.checked {
         all.checks.add();
@@ -438,6 +440,12 @@ fn finish(task: &Task, frame: &mut Frame, done: &Done, event: Event, asked: Aske
             all.fixups.add();
             let signal = matches!(asked, Asked::BySignal(_));
             task.rseq.counts.aborted(event, signal);
+            tracepoint!(rseq::RseqIpFixup {
+                regs_ip: frame.ip(),
+                start_ip: done.section.0,
+                post_commit_offset: done.section.1,
+                abort_ip: to,
+            });
             frame.set_ip(to);
         }
     }

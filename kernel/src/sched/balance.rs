@@ -127,6 +127,7 @@ fn pull(cpu: &'static CpuData, least: u32) {
     let inner = cpu.rq.inner();
     let base = cpu.rq.settle_least(inner);
     task.sched.fair.set_key(base.saturating_add_signed(lag));
+    super::events::migrates(task, cpu.id);
     task.sched.migrates();
     task.info.cpu.store(cpu.id as u32, Ordering::Release);
     cpu.rq.add(inner, task);

@@ -12,6 +12,7 @@ mod cpuset;
 mod current;
 pub mod deadline;
 pub mod entity;
+mod events;
 mod fair;
 pub mod float;
 pub mod futex;

@@ -61,3 +61,12 @@ pub fn yield_now() {
     super::current().sched.yielding.store(true, Ordering::Relaxed);
     super::schedule();
 }
+
+/// The priority as the kernel counts it, with what is lent to it: 0 to 98 real-time, 100 to 139 fair; less
+/// is more, and -1 what comes before all. In any context.
+pub fn kernel_priority(task: &Task) -> i32 {
+    match effective_priority(task) {
+        0 => 120 + task.sched.nice(),
+        level => 99 - i32::from(level),
+    }
+}

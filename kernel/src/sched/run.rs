@@ -149,6 +149,7 @@ fn switch_away(preempted: bool) {
     }
     // SAFETY: the chosen task is alive: a runnable task holds a reference to itself.
     let next = unsafe { &*next_ptr };
+    super::events::switches(&prev, next, preempted && runs);
     inner.curr = Running(next_ptr);
     inner.prev = prev.0;
     rq.switches

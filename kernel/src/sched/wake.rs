@@ -37,6 +37,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
     if !s.state().intersects(mask) {
         return false;
     }
+    super::events::waking(task);
     loop {
         match s.on_rq.load(Ordering::Acquire) {
             on_rq::NO => break,
@@ -46,6 +47,7 @@ fn wake_locked(task: &Task, mask: TaskState) -> bool {
                 let still = s.on_rq.load(Ordering::Relaxed) == on_rq::QUEUED;
                 if still {
                     s.set_state_relaxed(TaskState::RUNNING);
+                    super::events::wakeup(task);
                 }
                 cpu.rq.lock.unlock();
                 if still {
@@ -179,6 +181,7 @@ fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     s.rr_used.store(0, Ordering::Relaxed);
     if task.info.cpu.load(Ordering::Relaxed) != cpu.id as u32 {
         if !matches!(arrival, Arrival::New) {
+            super::events::migrates(task, cpu.id);
             s.migrates();
         }
         task.info.cpu.store(cpu.id as u32, Ordering::Release);
@@ -186,6 +189,11 @@ fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
     rq.add(inner, task);
     s.set_state_relaxed(TaskState::RUNNING);
     check_preempt(cpu, inner, task);
+    match arrival {
+        Arrival::Woken { .. } => super::events::wakeup(task),
+        Arrival::New => super::events::wakeup_new(task),
+        Arrival::Moved { .. } => {}
+    }
     rq.lock.unlock();
 }
 

@@ -164,6 +164,7 @@ fn take(
         }
         handled
     };
+    super::events::delivered(&caught.info, action);
     if handled {
         caught.blocked = blocked;
         caught.saved = own.saved.take();

@@ -11,6 +11,7 @@
 
 pub(crate) mod altstack;
 pub(crate) mod deliver;
+mod events;
 pub mod fatal;
 mod frame;
 pub mod info;

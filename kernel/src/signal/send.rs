@@ -2,6 +2,7 @@
 //!
 //! Lock order: the process's `signals`, then its list of threads, then a thread's `signals`.
 
+use super::events;
 use super::{
     Besides, DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SIGRTMIN, SigInfo, SigSet, StopNews,
     TaskSignals,
@@ -249,6 +250,14 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         Target::Task(task) => Some(task),
         Target::Process | Target::Member => None,
     };
+    let tell = |shared: &Shared<'_>, result| match task {
+        Some(task) => events::generated(&info, task, false, result),
+        None => {
+            if let Some(task) = process.threads_under(shared).first() {
+                events::generated(&info, task, true, result);
+            }
+        }
+    };
     if would_ignore {
         // A blocked signal stays pending even if it is ignored: its action may change before it is unblocked.
         let blocked = match task {
@@ -259,6 +268,7 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
             }
         };
         if !blocked || sig == SIGKILL {
+            tell(&shared, events::Result::Ignored);
             return Sent::Dropped;
         }
     }
@@ -273,6 +283,14 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         (Some(task), _) => task.signals.lock_under(&shared).pending.push(&info, limit),
         (None, _) => shared.pending.push(&info, limit),
     };
+    tell(
+        &shared,
+        match queued {
+            Queued::Already => events::Result::AlreadyPending,
+            Queued::NoRoom => events::Result::Overflow,
+            Queued::Yes => events::Result::Delivered,
+        },
+    );
     match queued {
         Queued::Already if how == How::Prepared => return Sent::Queued,
         Queued::Already => return Sent::Dropped,

@@ -172,6 +172,13 @@ pub fn handle(frame: &mut Frame, body: impl FnOnce(&mut Call<'_>) -> SysResult) 
     }
 }
 
+/// Whether the native ABI's system call `number` is one that the kernel does.
+pub fn has(number: usize) -> bool {
+    table::NATIVE
+        .get(number)
+        .is_some_and(|handler| !core::ptr::fn_addr_eq(*handler, table::unknown as Handler))
+}
+
 /// Runs system call `number` and stores its result in the frame. May sleep, and may not return.
 #[inline(always)]
 pub fn dispatch(frame: &mut Frame, number: usize) {

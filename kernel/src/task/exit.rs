@@ -72,6 +72,7 @@ pub fn exit_thread(status: i32) -> ! {
         panic!("Attempted to kill init! exitcode=0x{status:08x}");
     }
     task.exit_code.store(status, Ordering::Relaxed);
+    super::events::exits(&task);
     release_mm(&task);
     super::seccomp::release(&task);
     drop(task.replace_files(None));

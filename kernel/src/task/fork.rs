@@ -342,6 +342,8 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     };
     publish(&parent, &task, flags)?;
     core::mem::forget(undo);
+    super::events::may_trace_calls(&task);
+    super::events::forked(&parent, &task, flags.bits());
     if let Some(pidfd) = pidfd {
         pidfd.open();
     }

@@ -6,6 +6,7 @@ pub mod access;
 pub mod creds;
 pub mod dispatch;
 pub mod everyone;
+mod events;
 pub mod exec;
 pub mod exit;
 pub mod fork;

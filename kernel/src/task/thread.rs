@@ -117,6 +117,8 @@ pub struct Task {
     borrower: Borrower<File>,
     fs: OwnSlot<FsContext>,
     comm: SpinLock<[u8; 16]>,
+    /// The same, for who may take no lock.
+    comm_now: [AtomicU64; 2],
     /// Signal mask, pending signals of the thread, alternate stack. Locked after the process's `signals`.
     pub signals: IrqSpinLock<TaskSignals>,
     /// Whether a fatal signal was sent, which ends killable sleeps.
@@ -211,6 +213,7 @@ impl Task {
             borrower: Borrower::new(),
             fs: OwnSlot::new(new.fs),
             comm: SpinLock::new(new.comm),
+            comm_now: halves(new.comm).map(AtomicU64::new),
             signals: IrqSpinLock::new(new.signals),
             killed: AtomicBool::new(false),
             clear_child_tid: AtomicUsize::new(0),
@@ -428,7 +431,21 @@ impl Task {
         let mut comm = [0; 16];
         let n = name.iter().position(|&b| b == 0).unwrap_or(name.len()).min(15);
         comm[..n].copy_from_slice(&name[..n]);
-        *self.comm.lock() = comm;
+        super::events::renamed(self, comm);
+        let mut own = self.comm.lock();
+        *own = comm;
+        for (half, bytes) in self.comm_now.iter().zip(halves(comm)) {
+            half.store(bytes, Ordering::Relaxed);
+        }
+    }
+    /// [`Self::comm`] in any context. While the name changes it may be half of each.
+    #[inline]
+    pub fn comm_now(&self) -> [u8; 16] {
+        let mut comm = [0; 16];
+        for (bytes, half) in comm.chunks_exact_mut(8).zip(&self.comm_now) {
+            bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        comm
     }
     /// Counts a page fault; `self` is the running thread. No page is read from storage, so none is a major
     /// fault.
@@ -453,4 +470,16 @@ impl Task {
     pub fn fatal_signal_pending(&self) -> bool {
         self.killed.load(Ordering::Relaxed) && self.signal_pending()
     }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        super::events::freed(self);
+    }
+}
+
+/// A name as two words.
+fn halves(comm: [u8; 16]) -> [u64; 2] {
+    let (first, second) = comm.split_at(8);
+    [first, second].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
 }

@@ -85,6 +85,15 @@ fn wait_for_report(which: &Which, options: WaitOptions) -> Result<Option<Report>
         Look::Nothing if options.contains(WaitOptions::NOHANG) => return Ok(None),
         Look::Nothing => {}
     }
+    super::events::waits(
+        &current(),
+        match which {
+            Which::Any => 0,
+            Which::Pid(pid) => *pid,
+            Which::Group(group) => *group,
+            Which::Process(process) => process.tgid,
+        },
+    );
     let mut result = None;
     process
         .child_wait

@@ -5,6 +5,7 @@ use crate::arch::frame::Frame;
 use crate::arch::irq;
 use crate::sched::{CurrentTask, context, preempt};
 use crate::sync::lockdep;
+use crate::tracepoint;
 use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{
     CallWork, Cause, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork, WorkWords,
@@ -123,6 +124,18 @@ impl<const TRACKED: bool> Observers for Limen<TRACKED> {
         preempt::sub(preempt::NMI + preempt::HARDIRQ);
     }
     #[inline(always)]
+    fn trace_user_exit(&self, _: &InKernel) {
+        if tracks(TRACKED) {
+            tracepoint!(context_tracking::UserExit { dummy: 0 });
+        }
+    }
+    #[inline(always)]
+    fn trace_user_enter(&self, _: &InKernel) {
+        if tracks(TRACKED) {
+            tracepoint!(context_tracking::UserEnter { dummy: 0 });
+        }
+    }
+    #[inline(always)]
     fn instrumentation_begin(&self, _: &InKernel) {
         mark::begin();
     }
@@ -150,6 +163,7 @@ impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
     }
     fn notify_resume(&self, frame: &mut Frame, _: &InKernel) {
         crate::mm::oom::before_user();
+        crate::tracing::event::later::work();
         crate::rseq::resume(frame);
     }
     #[inline(always)]
@@ -199,6 +213,12 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
             true => SyscallVerdict::Continue,
             false => SyscallVerdict::Skip,
         }
+    }
+    fn tracepoint_enter(&self, frame: &mut Frame, number: isize) {
+        crate::tracing::event::calls::enter(frame, number);
+    }
+    fn tracepoint_exit(&self, frame: &mut Frame) {
+        crate::tracing::event::calls::exit(frame);
     }
     fn rseq_slice_end(&self, frame: &mut Frame) {
         crate::rseq::ended_by_call(frame);

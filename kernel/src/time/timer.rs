@@ -9,6 +9,7 @@ use crate::sched::{self, CpuData, this_cpu};
 use crate::sync::pairing::{ArcHeap, HeapNode};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, without_interrupts};
 use crate::time::{event_time, now_ns, raw_ns};
+use crate::tracepoint;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,9 +27,23 @@ struct Data {
     /// The CPU in whose heap the timer may be.
     cpu: AtomicU32,
     callback: Box<dyn Fn() + Send + Sync>,
+    /// Where the code is that the callback is called by.
+    code: usize,
+}
+
+impl Data {
+    /// What it calls, for events: the code is one function for each kind of callback.
+    fn function(&self) -> usize {
+        self.code
+    }
 }
 
 type Node = Arc<HeapNode<Data>>;
+
+/// Calls a callback; where this is tells events which one it is.
+fn call<F: Fn()>(callback: &F) {
+    callback();
+}
 
 /// A timer that expires once. The callback runs in interrupt context with interrupts off: it may wake tasks,
 /// send signals, arm timers and take `IrqSpinLock`s. Dropping the timer cancels it, but does not wait for a
@@ -39,12 +54,13 @@ pub struct Timer {
 
 impl Timer {
     /// A timer that is not armed.
-    pub fn new(callback: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn new<F: Fn() + Send + Sync + 'static>(callback: F) -> Self {
         Self {
             node: Arc::new(HeapNode::new(Data {
                 arming: IrqSpinLock::new(()),
                 cpu: AtomicU32::new(NO_CPU),
-                callback: Box::new(callback),
+                callback: Box::new(move || call(&callback)),
+                code: call::<F> as fn(&F) as usize,
             })),
         }
     }
@@ -89,6 +105,14 @@ impl Timer {
     #[inline]
     fn put_in<U>(&self, lock: &IrqSpinGuard<'_, U>, deadline_ns: u64) {
         let old = self.take_out(lock);
+        tracepoint!(timer::HrtimerStart {
+            hrtimer: self.address(),
+            function: self.node.value.function(),
+            expires: deadline_ns as i64,
+            softexpires: deadline_ns as i64,
+            mode: 0,
+            was_armed: old.is_some(),
+        });
         let cpu = this_cpu();
         let node = old.unwrap_or_else(|| self.node.clone());
         node.value.cpu.store(cpu.id as u32, Ordering::Relaxed);
@@ -101,9 +125,17 @@ impl Timer {
     fn disarm<U>(&self, lock: &IrqSpinGuard<'_, U>) -> bool {
         let armed = self.take_out(lock).is_some();
         if armed {
+            tracepoint!(timer::HrtimerCancel {
+                hrtimer: self.address()
+            });
             self.node.value.cpu.store(NO_CPU, Ordering::Release);
         }
         armed
+    }
+
+    /// By what events know it.
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.node).addr()
     }
 
     /// As for `put_in`. Returns the heap's reference to the node, if the node was in a heap.
@@ -215,7 +247,17 @@ pub fn timer_interrupt() {
             due
         };
         match due {
-            Some(node) => (node.value.callback)(),
+            Some(node) => {
+                tracepoint!(timer::HrtimerExpireEntry {
+                    hrtimer: Arc::as_ptr(&node).addr(),
+                    now: now as i64,
+                    function: node.value.function(),
+                });
+                (node.value.callback)();
+                tracepoint!(timer::HrtimerExpireExit {
+                    hrtimer: Arc::as_ptr(&node).addr()
+                });
+            }
             None => {
                 let before = now;
                 now = now_ns();

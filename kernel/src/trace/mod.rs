@@ -6,4 +6,5 @@
 pub const WORD_DIGITS: usize = 2 * size_of::<usize>();
 
 pub mod backtrace;
+pub mod point;
 pub mod symbols;

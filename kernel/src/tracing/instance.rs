@@ -2,6 +2,7 @@
 
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
+use super::event::state::InInstance;
 use super::errors::Reports;
 use super::tracers::{self, Tracer};
 use super::waiting::Waiting;
@@ -12,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use limen_linux_abi::Errno;
 use limen_trace_text::Options;
@@ -26,12 +27,12 @@ pub struct Locked {
     tracer: &'static dyn Tracer,
 }
 
-/// Whether an instance records, and on which CPUs.
+/// Whether an instance records, and on which CPUs. Changed in any context.
 struct Switches {
-    on: bool,
+    on: AtomicBool,
     /// How many want it to pause.
-    pauses: u32,
-    mask: u64,
+    pauses: AtomicU32,
+    mask: AtomicU64,
 }
 
 /// A trace: its buffers, and how they are filled and read.
@@ -46,8 +47,10 @@ pub struct Instance {
     pub spare: Buffer,
     /// Which CPUs record, by their bits.
     pub(super) recording: AtomicU64,
-    switches: SpinLock<Switches>,
+    switches: Switches,
     pub(super) options: AtomicU32,
+    /// What it wants of events.
+    pub events: InInstance,
     /// The options of `function_graph`.
     graph_options: AtomicU32,
     pub(super) clock: AtomicU8,
@@ -107,11 +110,12 @@ impl Instance {
             main: Buffer::new()?,
             spare: Buffer::new()?,
             recording: AtomicU64::new(every_cpu()),
-            switches: SpinLock::new(Switches {
-                on: true,
-                pauses: 0,
-                mask: every_cpu(),
-            }),
+            switches: Switches {
+                on: AtomicBool::new(true),
+                pauses: AtomicU32::new(0),
+                mask: AtomicU64::new(every_cpu()),
+            },
+            events: InInstance::new(),
             options: AtomicU32::new(Options::DEFAULT.bits()),
             graph_options: AtomicU32::new(GraphOptions::DEFAULT.bits()),
             clock: AtomicU8::new(Clock::Local as u8),
@@ -161,6 +165,8 @@ impl Instance {
         locked.tracer.stop(self);
         locked.tracer = tracers::NOP;
         let _ = self.set_option(Options::COPY_MARKER, false);
+        let _ = self.set_option(Options::EVENT_FORK, false);
+        self.leave_events();
         self.main.free();
         self.spare.free();
     }
@@ -180,48 +186,61 @@ impl Instance {
         self.lock.lock()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Switches)) {
-        let mut switches = self.switches.lock();
-        change(&mut switches);
-        let bits = if switches.on && switches.pauses == 0 {
-            switches.mask
-        } else {
-            0
-        };
-        self.recording.store(bits, Release);
+    /// A switch has changed: all of them together say what is recorded.
+    fn switched(&self) {
+        loop {
+            let Switches { on, pauses, mask } = &self.switches;
+            let look = || (on.load(SeqCst), pauses.load(SeqCst), mask.load(SeqCst));
+            let now = look();
+            let bits = if now.0 && now.1 == 0 { now.2 } else { 0 };
+            self.recording.store(bits, SeqCst);
+            // Whoever stores last has seen all changes.
+            if look() == now {
+                return;
+            }
+        }
     }
 
     /// Whether it records (`tracing_on`).
     pub fn is_on(&self) -> bool {
-        self.switches.lock().on
+        self.switches.on.load(Relaxed)
     }
 
     /// Turns recording on or off. Who waits for records is told. In threads and interrupts.
     pub fn turn(&self, on: bool) {
-        self.change(|switches| switches.on = on);
+        self.turn_quietly(on);
         if !on {
             self.waiting.tell();
         }
     }
 
+    /// [`Self::turn`] in any context. Who waits is told with the next record.
+    pub fn turn_quietly(&self, on: bool) {
+        self.switches.on.store(on, SeqCst);
+        self.switched();
+    }
+
     /// Recording is off until [`Self::go_on`] was called as often.
     pub fn pause(&self) {
-        self.change(|switches| switches.pauses += 1);
+        self.switches.pauses.fetch_add(1, SeqCst);
+        self.switched();
     }
 
     /// See [`Self::pause`].
     pub fn go_on(&self) {
-        self.change(|switches| switches.pauses -= 1);
+        self.switches.pauses.fetch_sub(1, SeqCst);
+        self.switched();
     }
 
     /// The CPUs that are to record, by their bits (`tracing_cpumask`).
     pub fn mask(&self) -> u64 {
-        self.switches.lock().mask
+        self.switches.mask.load(Relaxed)
     }
 
     /// Changes [`Self::mask`].
     pub fn set_mask(&self, mask: u64) {
-        self.change(|switches| switches.mask = mask & every_cpu());
+        self.switches.mask.store(mask & every_cpu(), SeqCst);
+        self.switched();
     }
 
     /// The options.
@@ -242,6 +261,9 @@ impl Instance {
         let was_on = Options::from_bits_retain(before).contains(option);
         if option == Options::COPY_MARKER && was_on != on {
             marker::copies(on);
+        }
+        if option == Options::EVENT_FORK && was_on != on {
+            super::event::pids::follow_forks(on)?;
         }
         if option == Options::OVERWRITE {
             self.main.set_overwrite(on);

@@ -10,6 +10,7 @@ pub mod buffer;
 pub mod clock;
 mod errors;
 mod instance;
+pub mod event;
 pub mod marker;
 pub mod names;
 pub mod read;
@@ -21,5 +22,5 @@ pub mod waiting;
 
 pub use instance::{Instance, Use};
 pub use names::Names;
-pub use registry::{all, find, make, remove, top};
+pub use registry::{all, find, made, make, remove, top};
 pub use tracers::Tracer;

@@ -14,6 +14,12 @@ use limen_trace_text::{Options, options};
 static TOP: Once<Arc<Instance>> = Once::new();
 static OTHERS: Mutex<Vec<Arc<Instance>>> = Mutex::new(Vec::new());
 
+/// The top instance, if something was to be traced since boot.
+#[inline(always)]
+pub fn made() -> Option<&'static Arc<Instance>> {
+    TOP.get()
+}
+
 /// The top instance, which is made at first use. May sleep.
 pub fn top() -> Result<&'static Arc<Instance>, Errno> {
     if let Some(top) = TOP.get() {

@@ -51,6 +51,12 @@ pub trait Observers: Processor {
     /// The tracers of interrupt state learn that interrupts go on.
     #[inline(always)]
     fn trace_irqs_on(&self, _in_kernel: &InKernel) {}
+    /// The trace event of context tracking: user mode has ended.
+    #[inline(always)]
+    fn trace_user_exit(&self, _in_kernel: &InKernel) {}
+    /// The trace event of context tracking: user mode is about to begin.
+    #[inline(always)]
+    fn trace_user_enter(&self, _in_kernel: &InKernel) {}
     /// From here on code may be traced and instrumented. Marks the place in the linked image; costs no
     /// instruction.
     #[inline(always)]

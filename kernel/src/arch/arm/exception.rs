@@ -67,6 +67,7 @@ pub fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
         if sync_root(addr) {
             return;
         }
+        crate::arch::events::page_fault(frame, addr, syndrome.access(), true);
         if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
             Fault::remember_access(syndrome.fsr, addr);
         }
@@ -122,6 +123,7 @@ pub fn kernel_abort(frame: &mut Frame, syndrome: &Syndrome) {
     if let Some(fixup) = uaccess::fixup(frame.pc) {
         if page && syndrome.far < super::mmu::USER_END {
             if !sync_root(syndrome.far) {
+                crate::arch::events::page_fault(frame, syndrome.far, syndrome.access(), false);
                 crate::mm::handle_fault(frame, syndrome.far, syndrome.access(), false);
                 sync_root(syndrome.far);
             }

@@ -152,6 +152,7 @@ fn user_abort(frame: &mut Frame, syndrome: &Syndrome) {
     let addr = syndrome.address();
     let abort = syndrome.abort();
     if matches!(abort, Abort::Page) && addr < super::mmu::USER_END {
+        crate::arch::events::page_fault(frame, addr, syndrome.access(), true);
         if crate::mm::handle_fault(frame, addr, syndrome.access(), true) {
             Fault::remember(syndrome.esr, addr);
         }
@@ -242,6 +243,7 @@ fn kernel(frame: &mut Frame, syndrome: &Syndrome) {
         let addr = syndrome.address();
         let of_user = addr < super::mmu::USER_END && !is_nofault(frame.pc);
         if matches!(syndrome.abort(), Abort::Page) && of_user {
+            crate::arch::events::page_fault(frame, addr, syndrome.access(), false);
             crate::mm::handle_fault(frame, addr, syndrome.access(), false);
         } else {
             frame.pc = fixup;

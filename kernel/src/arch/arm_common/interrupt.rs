@@ -56,7 +56,7 @@ pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Err
     let slot = slot(irq)
         .filter(|_| irq.0 >= gic::FIRST_SHARED)
         .ok_or(Errno::EINVAL)?;
-    let line = Box::into_raw(Box::new(Line::new(name, handler)));
+    let line = Box::into_raw(Box::new(Line::new(irq, name, handler)));
     if slot
         .compare_exchange(core::ptr::null_mut(), line, Ordering::AcqRel, Ordering::Relaxed)
         .is_err()

@@ -148,6 +148,7 @@ fn page_fault(frame: &mut Frame, addr: usize, access: Prot, why: usize) {
     if pid::sync_root(addr) {
         return;
     }
+    crate::arch::events::page_fault(frame, addr, access, user);
     crate::mm::handle_fault(frame, addr, access, user);
     pid::sync_root(addr);
 }

@@ -43,7 +43,7 @@ pub(super) fn init_cpu() {
 
 /// Connects `handler` to `irq` and unmasks it (delivered to the boot CPU).
 pub fn request(irq: Irq, name: &'static str, handler: Handler) -> Result<(), Errno> {
-    let line = Box::leak(Box::new(Line::new(name, handler)));
+    let line = Box::leak(Box::new(Line::new(irq, name, handler)));
     let mut lines = LINES.lock();
     if lines.contains_key(&irq.0) {
         return Err(Errno::EBUSY);

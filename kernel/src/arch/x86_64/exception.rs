@@ -108,6 +108,7 @@ fn page_fault(frame: &mut Frame, addr: usize, error: usize, access: Prot, from_u
     if !from_user && frame.cs & 3 != 0 {
         return own_access(addr);
     }
+    crate::arch::events::page_fault(frame, addr, access, from_user);
     if crate::mm::handle_fault(frame, addr, access, from_user) {
         // Whether something is mapped in the kernel's half is not for user mode to know.
         let present = if addr >= super::mmu::USER_END {

@@ -151,7 +151,8 @@ pub fn dispatch(vector: u8) {
             while !at.is_null() {
                 // SAFETY: connected handlers are never freed.
                 let connected = unsafe { &*at };
-                (connected.handler)();
+                let line = connected.irq.0 & !(LEVEL | LOW | MESSAGE);
+                crate::arch::events::handle(line, connected.name, &connected.handler);
                 at = connected.next.load(Ordering::Acquire);
             }
             // After the handlers: a level-triggered line must be quiet by now.

@@ -449,27 +449,18 @@ pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let weight = u64::from(account.weight) << if usize::BITS == 64 { 10 } else { 0 };
     let clock = crate::time::raw_ns();
     for (name, value) in [
-        ("se.nr_migrations", account.migrations as u64),
-        ("nr_switches", voluntary + involuntary),
-        ("nr_voluntary_switches", voluntary),
-        ("nr_involuntary_switches", involuntary),
-        ("se.load.weight", weight),
-        ("policy", task.sched.policy() as u64),
-        ("prio", u64::from(kernel_priority(task))),
-        ("clock-delta", crate::time::raw_ns().saturating_sub(clock)),
+        ("se.nr_migrations", account.migrations as i64),
+        ("nr_switches", (voluntary + involuntary) as i64),
+        ("nr_voluntary_switches", voluntary as i64),
+        ("nr_involuntary_switches", involuntary as i64),
+        ("se.load.weight", weight as i64),
+        ("policy", task.sched.policy() as i64),
+        ("prio", i64::from(crate::sched::policy::kernel_priority(task))),
+        ("clock-delta", crate::time::raw_ns().saturating_sub(clock) as i64),
     ] {
         let _ = writeln!(out, "{name:<45}:{value:>21}");
     }
     Ok(())
-}
-
-/// The priority as the kernel counts it, with what is lent to it: 0 to 98 real-time, 100 to 139 fair; less
-/// is more.
-fn kernel_priority(task: &Task) -> u8 {
-    match crate::sched::policy::effective_priority(task) {
-        0 => (120 + task.sched.nice()) as u8,
-        level => 99 - level,
-    }
 }
 
 /// `stack`: where the thread is in the kernel. Only for privileged tasks, and always empty.

@@ -1,12 +1,12 @@
 //! `events/`: how pages and records are laid out (`header_page`, `header_event`, `ftrace/*/format`).
 
-use super::instance::{Names, Row, setting, shown, word};
+use super::event_dirs::{Systems, show_all, store_all};
+use super::instance::{Names, Row, setting, shown};
 use super::{BOTH, DIRECTORY, READ};
-use crate::fs::pseudo::{Node, Text};
+use crate::fs::pseudo::Node;
 use crate::tracing::Instance;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use limen_linux_abi::Errno;
 use limen_ring_buffer::format::header_event;
 use limen_trace_text::entry::LONG;
 use limen_trace_text::format::{ALL, Fixed};
@@ -14,11 +14,14 @@ use limen_trace_text::format::{ALL, Fixed};
 pub const ROWS: &[Row] = &[Row {
     name: "events",
     only_top: false,
-    node: |instance| Node::Directory(DIRECTORY, Arc::new(Names(events(instance), file))),
+    node: |instance| {
+        let systems = Systems::new(instance.clone(), Names(events(instance), file));
+        Node::Directory(DIRECTORY, Arc::new(systems))
+    },
 }];
 
 /// A file of an instance, and how to make it.
-type One = (Arc<Instance>, fn(&Arc<Instance>) -> Node);
+pub type One = (Arc<Instance>, fn(&Arc<Instance>) -> Node);
 
 fn file(one: &One) -> Node {
     (one.1)(&one.0)
@@ -38,9 +41,7 @@ fn events(instance: &Arc<Instance>) -> Vec<(&'static str, One)> {
                 Ok(())
             })
         }),
-        ("enable", |instance| {
-            setting(BOTH, instance, show_enable, store_enable)
-        }),
+        ("enable", |instance| setting(BOTH, instance, show_all, store_all)),
         ("ftrace", |instance| {
             let all = ALL.iter().map(|fixed| (fixed.name, (instance.clone(), fixed)));
             Node::Directory(DIRECTORY, Arc::new(Names(all.collect(), kind)))
@@ -64,17 +65,4 @@ fn kind(one: &(Arc<Instance>, &'static Fixed)) -> Node {
         })
     });
     Node::Directory(DIRECTORY, Arc::new(names))
-}
-
-/// No event can be turned on or off: what Linux shows then.
-fn show_enable(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
-    out.add("?\n");
-    Ok(())
-}
-
-fn store_enable(_: &Arc<Instance>, bytes: &[u8]) -> Result<(), Errno> {
-    match word(bytes)? {
-        "0" | "1" => Ok(()),
-        _ => Err(Errno::EINVAL),
-    }
 }

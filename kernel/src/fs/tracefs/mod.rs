@@ -2,6 +2,9 @@
 //! `/sys/kernel/tracing`, and on its own under debugfs. `instance` is the directory of an instance; a room
 //! that traces adds its files there with [`register`]. `docs/tracing.md` lists them.
 
+mod event_dirs;
+mod event_files;
+mod event_sets;
 mod errors;
 mod events;
 mod functions;
@@ -179,6 +182,7 @@ pub fn init() {
         per_cpu::ROWS,
         events::ROWS,
         functions::ROWS,
+        event_sets::ROWS,
         errors::ROWS,
         instance::INSTANCES,
     ] {

@@ -26,6 +26,7 @@ const NOSUID: u32 = 2;
 #[inline(never)]
 pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Result<(), Errno> {
     let task = current();
+    let old_pid = task.tid();
     let vdso = vdso::map(&image.mm)?;
     become_single(&task)?;
     // Only now: until then another thread could give this one filters and `no_new_privs`
@@ -77,6 +78,8 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     process.did_exec.store(true, Ordering::Relaxed);
     task.clear_flags(TaskFlags::FORKNOEXEC | TaskFlags::SUPERPRIV | TaskFlags::KTHREAD);
     process.set_exe(Some(program.file.clone()));
+    crate::task::events::may_trace_calls(&task);
+    crate::task::events::execs(&task, old_pid, &program.filename);
 
     match fill_memory(&task, &program, &image, secure, vdso) {
         Ok(sp) => {

@@ -13,7 +13,7 @@ use crate::tree;
 const MUTUAL: usize = 16;
 
 /// Macros that stand for the room they are of, by whatever path they are called.
-const MACROS: [(&str, &str); 7] = [
+const MACROS: [(&str, &str); 8] = [
     ("log", "log"),
     ("info", "log"),
     ("warning", "log"),
@@ -21,6 +21,7 @@ const MACROS: [(&str, &str); 7] = [
     ("debug", "log"),
     ("check", "selftest"),
     ("syscalls", "syscall"),
+    ("tracepoint", "trace"),
 ];
 
 /// A row of the map: a room of the kernel.

@@ -1,0 +1,215 @@
+//! The events of the system `syscalls`: `sys_enter_NAME` and `sys_exit_NAME` of each system call, made from
+//! [`arguments`]' table.
+
+mod table;
+
+use crate::description::{Common, write_format};
+use crate::field::Field;
+use core::fmt::{self, Write};
+
+/// The most arguments of a system call.
+pub const MOST: usize = 6;
+
+/// The system's name.
+pub const SYSTEM: &str = "syscalls";
+
+/// Bytes of the longest record.
+pub const MAX_RECORD: usize = ARGUMENTS + MOST * size_of::<usize>();
+
+/// Where the arguments begin in a record.
+const ARGUMENTS: usize = (Common::SIZE + 4).next_multiple_of(size_of::<usize>());
+
+/// Which end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// `sys_enter_NAME`.
+    Enter,
+    /// `sys_exit_NAME`.
+    Exit,
+}
+
+/// A system call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its name in events: that of Linux's function, which is not always that of the number.
+    pub name: &'static str,
+    /// Its arguments as C declares them.
+    arguments: &'static str,
+}
+
+/// An event's name.
+#[derive(Clone, Copy, Debug)]
+pub struct Name(pub End, pub Call);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            End::Enter => "sys_enter_",
+            End::Exit => "sys_exit_",
+        })?;
+        f.write_str(self.1.name)
+    }
+}
+
+/// The fields of a system call's event.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields {
+    all: [Field; MOST + 1],
+    len: usize,
+}
+
+impl core::ops::Deref for Fields {
+    type Target = [Field];
+    fn deref(&self) -> &[Field] {
+        &self.all[..self.len]
+    }
+}
+
+/// Names of calls' numbers that are not the names of Linux's functions.
+const RENAMED: &[(&str, &str)] = &[
+    ("_newselect", "select"),
+    ("fadvise64_64", "fadvise64_64"),
+    ("fstat", "newfstat"),
+    ("fstatat", "newfstatat"),
+    ("lstat", "newlstat"),
+    ("sendfile", "sendfile64"),
+    ("stat", "newstat"),
+    ("umount2", "umount"),
+    ("uname", "newuname"),
+];
+
+impl Call {
+    /// The call whose number has this name. A call that the table does not know has no arguments.
+    pub fn of(name: &'static str) -> Self {
+        let (name, arguments) = Self::find(name);
+        Self {
+            name,
+            arguments: arguments.unwrap_or_default(),
+        }
+    }
+
+    /// Whether the table knows the call whose number has this name.
+    pub fn is_known(name: &'static str) -> bool {
+        Self::find(name).1.is_some()
+    }
+
+    fn find(name: &'static str) -> (&'static str, Option<&'static str>) {
+        let renamed = RENAMED.iter().find(|(from, _)| *from == name);
+        let name = renamed.map_or(name, |(_, to)| to);
+        let found = table::CALLS.binary_search_by(|(of, _)| (*of).cmp(name));
+        (name, found.ok().map(|at| table::CALLS[at].1))
+    }
+
+    /// Types and names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let all = self.arguments.split(", ").filter(|argument| !argument.is_empty());
+        all.take(MOST).filter_map(|argument| argument.rsplit_once(' '))
+    }
+
+    /// How many arguments it has.
+    pub fn count(&self) -> usize {
+        self.arguments().count()
+    }
+
+    /// The fields of an event's records.
+    pub fn fields(&self, end: End) -> Fields {
+        let number = Field::after::<i32>(Common::SIZE, "int", "__syscall_nr");
+        let mut fields = Fields {
+            all: [number; MOST + 1],
+            len: 1,
+        };
+        let mut add = |field| {
+            fields.all[fields.len] = field;
+            fields.len += 1;
+        };
+        match end {
+            End::Exit => add(Field::after::<isize>(ARGUMENTS, "long", "ret")),
+            End::Enter => {
+                for (index, (c_type, name)) in self.arguments().enumerate() {
+                    let at = ARGUMENTS + index * size_of::<usize>();
+                    add(Field::after::<usize>(at, c_type, name));
+                }
+            }
+        }
+        fields
+    }
+
+    /// The text of an event's `format` file.
+    ///
+    /// # Errors
+    /// Only those of `to`.
+    pub fn write_format(&self, end: End, id: u16, to: &mut dyn Write) -> fmt::Result {
+        write_format(to, &Name(end, *self), id, &self.fields(end), &Print(end, *self))
+    }
+
+    /// Writes a record as `trace` shows it, behind the event's name: for the way in the call as in C, for the
+    /// way out its result.
+    ///
+    /// # Errors
+    /// Only those of `to`.
+    pub fn print(&self, end: End, record: &[u8], to: &mut dyn Write) -> fmt::Result {
+        let fields = self.fields(end);
+        let mut values = fields.iter().skip(1);
+        if end == End::Exit {
+            let result = values.next().and_then(|field| field.integer(record)).unwrap_or(0);
+            let bits = 8 * size_of::<usize>() as u32;
+            let result = result.cast_unsigned() << (64 - bits) >> (64 - bits);
+            return write!(to, "sys_{} -> 0x{result:x}", self.name);
+        }
+        write!(to, "sys_{}(", self.name)?;
+        for (index, field) in values.enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let value = field.integer(record).unwrap_or(0);
+            write!(to, "{comma}{}: {value:x}", field.name)?;
+        }
+        to.write_char(')')
+    }
+}
+
+/// The `print fmt` of an event.
+struct Print(End, Call);
+
+impl fmt::Display for Print {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(end, call) = self;
+        if *end == End::Exit {
+            return f.write_str("\"0x%lx\", REC->ret");
+        }
+        let digits = 2 * size_of::<usize>();
+        f.write_char('"')?;
+        for (index, (_, name)) in call.arguments().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}: 0x%0{digits}lx")?;
+        }
+        f.write_char('"')?;
+        for (_, name) in call.arguments() {
+            write!(f, ", ((unsigned long)(REC->{name}))")?;
+        }
+        Ok(())
+    }
+}
+
+/// Stores the record of a call that begins; returns its length. Any context; allocates nothing.
+pub fn encode_enter(common: &Common, number: i32, arguments: &[usize], to: &mut [u8; MAX_RECORD]) -> usize {
+    encode(common, number, arguments, to)
+}
+
+/// Stores the record of a call that has ended; returns its length. Any context; allocates nothing.
+pub fn encode_exit(common: &Common, number: i32, result: isize, to: &mut [u8; MAX_RECORD]) -> usize {
+    encode(common, number, &[result.cast_unsigned()], to)
+}
+
+fn encode(common: &Common, number: i32, words: &[usize], to: &mut [u8; MAX_RECORD]) -> usize {
+    to[..Common::SIZE].copy_from_slice(&common.to_bytes());
+    to[Common::SIZE..ARGUMENTS].fill(0);
+    to[Common::SIZE..][..4].copy_from_slice(&number.to_ne_bytes());
+    let mut len = ARGUMENTS;
+    for (word, to) in words
+        .iter()
+        .zip(to[ARGUMENTS..].chunks_exact_mut(size_of::<usize>()))
+    {
+        to.copy_from_slice(&word.to_ne_bytes());
+        len += size_of::<usize>();
+    }
+    len
+}

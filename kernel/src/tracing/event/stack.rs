@@ -1,0 +1,49 @@
+//! The kernel's stack as a record (`TRACE_STACK`).
+
+use crate::arch::stack;
+use crate::trace::backtrace;
+use crate::tracing::Instance;
+use crate::tracing::record::common;
+use core::sync::atomic::Ordering::Relaxed;
+use limen_trace_text::Kind;
+use limen_trace_text::entry::{LONG, LONG_WORDS};
+
+/// How many calls are recorded.
+const DEPTH: usize = 32;
+/// The innermost calls that are always those of tracing itself. Where less is inlined there are more.
+const OWN: usize = 2;
+
+/// Records the running thread's chain of calls. In any context.
+#[inline(never)]
+pub fn record(instance: &Instance) {
+    let mut calls = [0_usize; DEPTH];
+    let (mut seen, mut len) = (0, 0);
+    backtrace::walk(stack::here(), |ip| {
+        seen += 1;
+        if seen > OWN
+            && let Some(call) = calls.get_mut(len)
+        {
+            *call = ip;
+            len += 1;
+        }
+    });
+    // `int size` is followed by the alignment of a `long`.
+    let front = LONG_WORDS;
+    instance.record_with(common(Kind::STACK, 1), LONG + len * LONG, |words| {
+        if let Some(size) = words.first() {
+            size.store(len as u32, Relaxed);
+        }
+        for (words, call) in words
+            .get(front..)
+            .unwrap_or_default()
+            .chunks(LONG_WORDS)
+            .zip(calls)
+        {
+            for (word, bytes) in words.iter().zip(call.to_ne_bytes().chunks(4)) {
+                let mut four = [0; 4];
+                four.copy_from_slice(bytes);
+                word.store(u32::from_ne_bytes(four), Relaxed);
+            }
+        }
+    });
+}
