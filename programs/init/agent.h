@@ -8,8 +8,8 @@
 #include "sys.h"
 
 /*
- * Limits: the number of the program's arguments, and of environment strings; the bytes of the description; the
- * number of settings of a trace.
+ * Limits: the number of the program's arguments, and of environment strings; the bytes of the description;
+ * the number of settings of a trace.
  * tools/limen/src/image.rs has the same values. Guests of 16 MiB must have room for it.
  */
 #define MAX_WORDS 16384

@@ -1,7 +1,7 @@
 /*
- * Tracing for `limen run --trace`: mounts tracefs, makes the host's settings there in the process that becomes
- * the program, and sends the trace when the program has ended. What is traced, and what a refused setting
- * means, is the host's business (tools/limen/src/trace). Used by init.c; relay.c stops the trace.
+ * Tracing for `limen run --trace`: mounts tracefs, makes the host's settings there in the process that
+ * becomes the program, and sends the trace when the program has ended. What is traced, and what a refused
+ * setting means, is the host's business (tools/limen/src/trace). Used by init.c; relay.c stops the trace.
  */
 #include "agent.h"
 
@@ -122,7 +122,7 @@ void trace_send(int control, char *buffer) {
     }
 }
 
-/* Tells the host that the setting of this number was refused (0: there is no tracefs), and which names exist. */
+/* Tells the host that the setting of this number was refused (0: there is no tracefs), and what exists. */
 void trace_refused(int control, char *const *settings, uint64_t number, uint64_t error, char *buffer) {
     uint64_t numbers[2] = {number, error};
     const char *names = NULL;

@@ -96,7 +96,10 @@ mod tests {
         let all = sum(&parse(tests::FUNCTION.as_bytes()));
         assert_eq!(all.weight, 4);
         assert_eq!(all.within["cat"].weight, 3);
-        assert_eq!(all.within["cat"].within["execve"].within["Program::open"].count, 1);
+        assert_eq!(
+            all.within["cat"].within["execve"].within["Program::open"].count,
+            1
+        );
         assert_eq!(all.within["cat"].within["sched_switch"].weight, 1);
         assert_eq!(sum(&parse(b"")).weight, 0);
     }

@@ -60,7 +60,15 @@ fn data(trace: &Trace) -> serde_json::Value {
         .iter()
         .map(|c| {
             let name = number(&c.name);
-            json!([c.thread, c.start - origin, c.end - c.start, c.depth, name, c.cpu, u8::from(c.open)])
+            json!([
+                c.thread,
+                c.start - origin,
+                c.end - c.start,
+                c.depth,
+                name,
+                c.cpu,
+                u8::from(c.open)
+            ])
         })
         .collect();
     let marks: Vec<_> = trace

@@ -24,7 +24,8 @@ pub fn page(trace: &Trace) -> String {
         for (kind, of) in [("thread_name", true), ("process_name", pid == tid)] {
             if of {
                 add(format_args!(
-                    "{{\"ph\":\"M\",\"name\":\"{kind}\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{name}}}}}"
+                    "{{\"ph\":\"M\",\"name\":\"{kind}\",\"pid\":{pid},\"tid\":{tid},\
+                     \"args\":{{\"name\":{name}}}}}"
                 ));
             }
         }
@@ -33,7 +34,8 @@ pub fn page(trace: &Trace) -> String {
         let (pid, tid) = ids[call.thread];
         let open = if call.open { ",\"open\":true" } else { "" };
         add(format_args!(
-            "{{\"ph\":\"X\",\"cat\":\"function\",\"name\":{},\"pid\":{pid},\"tid\":{tid},\"ts\":{},\"dur\":{},\
+            "{{\"ph\":\"X\",\"cat\":\"function\",\"name\":{},\"pid\":{pid},\"tid\":{tid},\"ts\":{},\
+             \"dur\":{},\
              \"args\":{{\"cpu\":{}{open}}}}}",
             quoted(&call.name),
             micros(call.start),
@@ -80,15 +82,33 @@ mod tests {
         let of = |text: &str| serde_json::from_str::<serde_json::Value>(&page(&parse(text.as_bytes())));
         let graph = of(tests::GRAPH)?;
         let events = graph["traceEvents"].as_array().cloned().unwrap_or_default();
-        let open = events.iter().find(|e| e["name"] == "do_sys_open").cloned().unwrap_or_default();
-        assert_eq!((&open["ph"], &open["tid"], &open["dur"]), (&"X".into(), &80.into(), &10.0.into()));
+        let open = events
+            .iter()
+            .find(|e| e["name"] == "do_sys_open")
+            .cloned()
+            .unwrap_or_default();
+        assert_eq!(
+            (&open["ph"], &open["tid"], &open["dur"]),
+            (&"X".into(), &80.into(), &10.0.into())
+        );
         assert_eq!(open["ts"], 9_000_010.0);
         let function = of(tests::FUNCTION)?;
         let events = function["traceEvents"].as_array().cloned().unwrap_or_default();
-        let open = events.iter().find(|e| e["name"] == "openat").cloned().unwrap_or_default();
-        assert_eq!((&open["ph"], &open["pid"], &open["tid"]), (&"i".into(), &12.into(), &13.into()));
+        let open = events
+            .iter()
+            .find(|e| e["name"] == "openat")
+            .cloned()
+            .unwrap_or_default();
+        assert_eq!(
+            (&open["ph"], &open["pid"], &open["tid"]),
+            (&"i".into(), &12.into(), &13.into())
+        );
         assert_eq!(open["args"]["caller"], "x86_syscall");
-        assert!(events.iter().any(|e| e["ph"] == "M" && e["args"]["name"] == "a b-c d"));
+        assert!(
+            events
+                .iter()
+                .any(|e| e["ph"] == "M" && e["args"]["name"] == "a b-c d")
+        );
         of("a\"\\\u{1}</script>-1 [0] 1.5: \"\\\u{2}: x\n")?;
         of("")?;
         Ok(())

@@ -106,21 +106,26 @@ impl Wanted {
         self.settings.iter().map(|s| (s.key, s.value.clone())).collect()
     }
 
-    /// Writes the trace of a run to where it goes, and says what is missing of it. An error when there is none
-    /// because the guest refused a setting, or when it cannot be written.
+    /// Writes the trace of a run to where it goes, and says what is missing of it. An error when there is
+    /// none because the guest refused a setting, or when it cannot be written.
     pub fn deliver(&mut self, outcome: &Outcome) -> Result<()> {
         let given = &outcome.trace;
         if let Ending::Program(_) = outcome.ending {
-            let content = match self.format {
-                Format::Text => None,
-                Format::Json => Some(json::page(&parse::parse(&given.trace))),
-                Format::Html => Some(html::page(&parse::parse(&given.trace))),
+            let trace = (self.format != Format::Text).then(|| parse::parse(&given.trace));
+            let page = if self.format == Format::Html {
+                html::page
+            } else {
+                json::page
             };
+            let content = trace.as_ref().map(page);
             let bytes = content.as_ref().map_or(&*given.trace, |text| text.as_bytes());
             match &mut self.output {
                 Some(output) => output.write(bytes)?,
                 // Who closes standard error wants nothing of this either.
                 None => drop(std::io::stderr().write_all(bytes)),
+            }
+            if let Some(unread) = trace.map(|t| t.unread).filter(|n| *n > 0) {
+                eprintln!("limen: {unread} lines of the trace are of no known kind; a .txt file has them");
             }
             if let Some(line) = refused::loss(given) {
                 eprintln!("limen: {line}");
@@ -208,9 +213,15 @@ fn check(option: &str, word: &str) -> Result<()> {
         bail!("{option}: an empty name; give one such as {example}, several with commas");
     }
     if word.len() > LONGEST {
-        bail!("{option}: a name of {} letters; at most {LONGEST} are taken", word.len());
+        bail!(
+            "{option}: a name of {} letters; at most {LONGEST} are taken",
+            word.len()
+        );
     }
-    if let Some(bad) = word.chars().find(|c| !c.is_ascii_graphic() || "'\"\\`;|!(),/".contains(*c)) {
+    if let Some(bad) = word
+        .chars()
+        .find(|c| !c.is_ascii_graphic() || "'\"\\`;|!(),/".contains(*c))
+    {
         bail!(
             "{option} {word:?}: {bad:?} is in no name; give one such as {example}, with * and ? for what may \
              be anything, several with commas"
@@ -292,7 +303,14 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        for good in ["vfs_*", "Node::open", "open::{closure#0}", "*[rw]ead?", ":mod:ext4", "<T>::f"] {
+        for good in [
+            "vfs_*",
+            "Node::open",
+            "open::{closure#0}",
+            "*[rw]ead?",
+            ":mod:ext4",
+            "<T>::f",
+        ] {
             assert!(check("--trace", good).is_ok(), "{good}");
         }
         for bad in ["", "a b", "a\nb", "é", "!x", "a;b", "[a", "a|b", &"x".repeat(600)] {

@@ -37,7 +37,8 @@ pub fn near(wanted: &str, names: &str) -> Vec<String> {
     found.into_iter().map(|(_, _, name)| name.to_owned()).collect()
 }
 
-/// How many letters must be put in, taken out, replaced or exchanged with the next one to get from `a` to `b`.
+/// How many letters must be put in, taken out, replaced or exchanged with the next one to get from `a` to
+/// `b`.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
@@ -67,6 +68,9 @@ mod tests {
         assert_eq!(near("opne", names), ["FdTable::open"]);
         assert!(near("***", names).is_empty() && near("zzz", names).is_empty());
         assert!(near("x", "").is_empty());
-        assert_eq!(near("sched_swich", "sched:sched_switch\n"), ["sched:sched_switch"]);
+        assert_eq!(
+            near("sched_swich", "sched:sched_switch\n"),
+            ["sched:sched_switch"]
+        );
     }
 }

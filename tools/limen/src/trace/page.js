@@ -24,6 +24,7 @@ function fill(name) {
   return `hsl(${hue} ${style.hue} ${style.light})`;
 }
 function span(ns) {
+  if (ns === 0) return "0";
   if (ns >= 1e9) return (ns / 1e9).toFixed(3) + " s";
   if (ns >= 1e6) return (ns / 1e6).toFixed(3) + " ms";
   return (ns / 1e3).toFixed(ns < 1e4 ? 3 : 1) + " µs";
@@ -235,7 +236,7 @@ addEventListener("mousemove", (e) => {
 const flame = get("flame");
 const byTime = calls.length > 0;
 const weight = (w) => (byTime ? span(w) : String(w));
-get("flame-title").textContent = byTime ? "Flame graph of time" : "Flame graph of numbers of calls and events";
+get("flame-title").textContent = "Flame graph of " + (byTime ? "time" : "numbers of calls and events");
 let path = [data.flame], bars = [];
 const deep = (f) => 1 + f[3].reduce((most, g) => Math.max(most, deep(g)), 0);
 function drawFlame() {

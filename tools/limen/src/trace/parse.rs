@@ -99,7 +99,11 @@ fn time(text: &str) -> Option<u64> {
         return None;
     }
     let part = part.parse::<u64>().ok()? * 10u64.pow(9 - part.len() as u32);
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part)
+    seconds
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(part)
 }
 
 /// `NAME-NUMBER`.
@@ -195,7 +199,13 @@ impl Reader {
         if let Some(event) = what.strip_prefix("/*") {
             self.mark(thread, cpu, at, event.trim_end_matches("*/").trim());
         } else if let Some(rest) = what.strip_prefix('}') {
-            let of_line = || rest.trim().trim_start_matches("/*").trim_end_matches("*/").trim().to_owned();
+            let of_line = || {
+                rest.trim()
+                    .trim_start_matches("/*")
+                    .trim_end_matches("*/")
+                    .trim()
+                    .to_owned()
+            };
             let (name, start) = match self.open[thread].0.pop() {
                 Some(open) => (open.name, open.start),
                 // It was called before the trace began.

@@ -38,7 +38,10 @@ fn functions_and_events() {
     let trace = parse(FUNCTION.as_bytes());
     assert_eq!(trace.unread, 0);
     assert_eq!(trace.threads.len(), 2);
-    assert_eq!((&*trace.threads[1].name, trace.threads[1].number), ("a b-c d", 14));
+    assert_eq!(
+        (&*trace.threads[1].name, trace.threads[1].number),
+        ("a b-c d", 14)
+    );
     assert_eq!(trace.threads[0].process, Some(12));
     let of = |i: usize| {
         let mark = &trace.marks[i];
@@ -63,9 +66,15 @@ fn calls_are_nested() {
     assert_eq!(of(0), ("before", 9_000_001_000 - 1500, 9_000_001_000, 0, false));
     assert_eq!(of(1), ("getname", 9_000_012_000, 9_000_012_500, 1, false));
     assert_eq!(of(2), ("do_sys_open", 9_000_010_000, 9_000_020_000, 0, false));
-    assert_eq!(of(3), ("open::{closure#0}", 9_000_014_000, 9_000_014_000, 0, true));
+    assert_eq!(
+        of(3),
+        ("open::{closure#0}", 9_000_014_000, 9_000_014_000, 0, true)
+    );
     assert_eq!(trace.calls.len(), 4);
-    assert_eq!((&*trace.marks[0].name, &*trace.marks[0].detail), ("sched_switch", "a=1|2 ==> b"));
+    assert_eq!(
+        (&*trace.marks[0].name, &*trace.marks[0].detail),
+        ("sched_switch", "a=1|2 ==> b")
+    );
 }
 
 /// Lines of which a part is missing, doubled or absurd.

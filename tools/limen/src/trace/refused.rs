@@ -4,10 +4,10 @@ use rustix::io::Errno;
 
 use super::near::near;
 use super::parcels::Parcels;
-use super::{Source, Setting};
+use super::{Setting, Source};
 
-/// Why there is no trace. `setting` is the one that the guest refused, `None` if it has no tracefs; `names` is
-/// what that setting chooses from.
+/// Why there is no trace. `setting` is the one that the guest refused, `None` if it has no tracefs; `names`
+/// is what that setting chooses from.
 pub fn reason(setting: Option<&Setting>, errno: i32, names: &[u8]) -> String {
     let error = std::io::Error::from_raw_os_error(errno);
     let Some(setting) = setting else {
@@ -17,8 +17,18 @@ pub fn reason(setting: Option<&Setting>, errno: i32, names: &[u8]) -> String {
         );
     };
     let names = String::from_utf8_lossy(names);
+    let file = setting.value.split(' ').next().unwrap_or_default();
+    if Errno::from_raw_os_error(errno) == Errno::NOENT {
+        let flag = setting
+            .from
+            .as_ref()
+            .map_or("--trace", |(option, word)| option.flag(word));
+        return format!(
+            "{flag}: this kernel has no /sys/kernel/tracing/{file}; leave {flag} out, or run another"
+        );
+    }
     // What a name can be refused for; anything else is no fault of the name.
-    let unknown = matches!(Errno::from_raw_os_error(errno), Errno::INVAL | Errno::NOENT);
+    let unknown = Errno::from_raw_os_error(errno) == Errno::INVAL;
     let Some((option, word)) = setting.from.as_ref().filter(|_| unknown) else {
         let more = if Errno::from_raw_os_error(errno) == Errno::NOMEM {
             "; give more memory with --mem"
@@ -34,34 +44,48 @@ pub fn reason(setting: Option<&Setting>, errno: i32, names: &[u8]) -> String {
         [] => String::new(),
         near => format!(" Near names: {}.", near.join(", ")),
     };
-    let (flag, what, list) = match option {
-        Source::Trace => ("--trace", "function", "available_filter_functions"),
-        Source::Graph => ("--trace-graph", "function", "available_filter_functions"),
-        Source::Events => ("--trace-events", "event", "available_events"),
+    let flag = option.flag(word);
+    let (what, list) = match option {
+        Source::Trace | Source::Graph => ("function", "available_filter_functions"),
+        Source::Events => ("event", "available_events"),
         Source::Tracer => {
             let tracers: Vec<&str> = names.split_whitespace().filter(|t| *t != "nop").collect();
-            let flag = if word == "function" {
-                "--trace"
+            let others = if tracers.is_empty() {
+                "nop".to_owned()
             } else {
-                "--trace-graph"
+                tracers.join(", ")
             };
             return format!(
-                "{flag}: this kernel has no tracer {word}, only {}; trace with those, or with another kernel",
-                if tracers.is_empty() {
-                    "nop".to_owned()
-                } else {
-                    tracers.join(", ")
-                }
+                "{flag}: this kernel has no tracer {word}, only {others}; leave {flag} out, or run another"
             );
         }
     };
     if names.trim().is_empty() {
         return format!("{flag} {word}: this kernel has no {what} that can be traced ({list} is empty)");
     }
+    // Most kernels know only this one pattern.
+    let pattern = if *option == Source::Events && word.contains('*') {
+        " A * is for all of a group only, as in sched:*."
+    } else {
+        ""
+    };
     format!(
-        "{flag} {word}: no {what} of this kernel matches.{} All are in /sys/kernel/tracing/{list} of the guest",
+        "{flag} {word}: no {what} of this kernel matches.{pattern}{} All are in /sys/kernel/tracing/{list} of \
+         the guest",
         advice()
     )
+}
+
+impl Source {
+    /// The option's name; `word` is what was given with it.
+    fn flag(self, word: &str) -> &'static str {
+        match self {
+            Source::Trace => "--trace",
+            Source::Events => "--trace-events",
+            Source::Tracer if word == "function" => "--trace",
+            Source::Graph | Source::Tracer => "--trace-graph",
+        }
+    }
 }
 
 /// What is missing of the trace, if anything is.
@@ -106,7 +130,16 @@ mod tests {
         let function = setting(Some((Source::Trace, "vfs_raed")));
         let tracer = setting(Some((Source::Tracer, "function_graph")));
         let event = setting(Some((Source::Events, "sched:swich")));
-        let cases: [(Option<&Setting>, i32, &str, &str); 7] = [
+        let graph = setting(Some((Source::Graph, "x")));
+        let events = setting(Some((Source::Events, "sched:sched_*")));
+        let cases: [(Option<&Setting>, i32, &str, &str); 9] = [
+            (
+                Some(&graph),
+                Errno::NOENT.raw_os_error(),
+                "x\n",
+                "tracing/file; leave --trace-graph",
+            ),
+            (Some(&events), inval, "sched:sched_switch\n", "sched:*."),
             (None, Errno::NODEV.raw_os_error(), "", "tracefs"),
             (Some(&function), inval, "vfs_read\nx\n", "vfs_read."),
             (Some(&function), inval, "", "no function"),
@@ -128,7 +161,9 @@ mod tests {
         given.trace = b"# tracer: nop\n".to_vec();
         given.stats = b"entries: 5\noverrun: 0\ndropped events: 0\n".to_vec();
         assert_eq!(loss(&given), None);
-        given.stats.extend_from_slice(b"overrun: 7\ncommit overrun: x\ndropped events: 3\n\xff\noverrun");
+        given
+            .stats
+            .extend_from_slice(b"overrun: 7\ncommit overrun: x\ndropped events: 3\n\xff\noverrun");
         assert!(loss(&given).is_some_and(|l| l.contains("lacks 10 events") && l.contains("trace_buf_size")));
     }
 }
