@@ -8,11 +8,13 @@
 #include "sys.h"
 
 /*
- * Limits: the number of the program's arguments, and of environment strings; the bytes of the description.
+ * Limits: the number of the program's arguments, and of environment strings; the bytes of the description;
+ * the number of settings of a trace.
  * tools/limen/src/image.rs has the same values. Guests of 16 MiB must have room for it.
  */
 #define MAX_WORDS 16384
 #define MAX_TEXT (1 << 20)
+#define MAX_TRACE 1024
 #define BUFFER (64 * 1024)
 
 /* The contents of /.limen/run. Pointers go into the text of that file. */
@@ -23,6 +25,7 @@ struct run {
     char *terminal; /* device path of the terminal, or NULL when nothing is a terminal */
     int tty_fds;    /* bit n: descriptor n of the program is the terminal */
     int rows, cols;
+    char *trace[MAX_TRACE + 1]; /* settings of the trace, with their keys; none: nothing is traced */
     int signal_ready; /* tell the host when the program is about to start */
 };
 
@@ -51,5 +54,12 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
                      int program);
 void send_text(int control, const char *text, size_t size);
 void send_message(int control, const char *word, const uint64_t *numbers, int count);
+
+/* trace.c */
+long trace_prepare(void);
+void trace_switch(int on);
+long trace_set(char *const *settings, int64_t *number);
+void trace_send(int control, char *buffer);
+void trace_refused(int control, char *const *settings, uint64_t number, uint64_t error, char *buffer);
 
 #endif

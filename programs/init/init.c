@@ -1,8 +1,8 @@
 /*
  * /init of every `limen run`: the guest agent. It loads the virtio modules the host packed (Linux only),
  * mounts what programs expect, opens the ports to the host, starts the program, and leaves the rest to
- * relay.c. The host's side is tools/limen; the description of the run is /.limen/run: NUL-ended `key=value`
- * strings.
+ * relay.c (and a trace to trace.c). The host's side is tools/limen; the description of the run is
+ * /.limen/run: NUL-ended `key=value` strings.
  */
 #include "agent.h"
 
@@ -138,7 +138,7 @@ static const char *value_of(const char *entry, const char *key) {
 static void read_description(void) {
     long fd = sys_open("/.limen/run", O_RDONLY | O_CLOEXEC, 0);
     size_t used = 0;
-    int argc = 0, envc = 0;
+    int argc = 0, envc = 0, settings = 0;
     if (fd < 0) fail("/.limen/run is missing");
     for (;;) {
         long n = sys_read((int)fd, run_text + used, sizeof run_text - 1 - used);
@@ -154,6 +154,9 @@ static void read_description(void) {
         else if ((v = value_of(p, "module"))) load_module(v);
         else if ((v = value_of(p, "terminal"))) run.terminal = (char *)v;
         else if ((v = value_of(p, "ttyfds"))) run.tty_fds = parse_number(v);
+        else if ((value_of(p, "trace") || value_of(p, "trace-try") || value_of(p, "trace-names")) &&
+                 settings < MAX_TRACE)
+            run.trace[settings++] = p;
         else if ((v = value_of(p, "rows"))) run.rows = parse_number(v);
         else if ((v = value_of(p, "cols"))) run.cols = parse_number(v);
     }
@@ -182,12 +185,18 @@ static void mount_file_systems(void) {
     sys(__NR_symlinkat, "/proc/self/fd/2", AT_FDCWD, "/dev/stderr", 0, 0);
 }
 
+/* Why the program was not started: an errno, and the number of the refused setting of the trace, else -1. */
+struct failure {
+    int64_t error, setting;
+};
+
 /*
- * Runs in the child, which becomes the program. Does not return; if it fails, `report` passes the errno to
- * the host.
+ * Runs in the child, which becomes the program. Does not return; if it fails, `report` passes a `struct
+ * failure` to the parent.
  */
 static void become_program(const int fds[3], int report) {
     uint64_t none = 0;
+    struct failure failure = {0, -1};
     long error;
     /* The descriptors may sit below 3 themselves, so lift them out of the way first. */
     int lifted[3];
@@ -206,9 +215,14 @@ static void become_program(const int fds[3], int report) {
     }
     sys(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none, 0);
     error = run.cwd ? sys(__NR_chdir, run.cwd, 0, 0, 0, 0) : 0;
-    if (error >= 0) error = sys(__NR_execve, run.argv[0], run.argv, run.envp, 0, 0);
-    error = -error;
-    sys_write(report, &error, sizeof error);
+    if (error >= 0) error = trace_set(run.trace, &failure.setting);
+    if (error >= 0) {
+        trace_switch(1);
+        error = sys(__NR_execve, run.argv[0], run.argv, run.envp, 0, 0);
+        trace_switch(0);
+    }
+    failure.error = -error;
+    sys_write(report, &failure, sizeof failure);
     sys_exit(127);
 }
 
@@ -244,6 +258,14 @@ static void wait_until_taken(int control) {
     }
 }
 
+/* Ends the run because a setting of the trace was refused; 0 is the trace as a whole. */
+static void not_traced(int control, uint64_t setting, uint64_t error) {
+    sys_fcntl(control, F_SETFL, 0);
+    trace_refused(control, run.trace, setting, error, in_buffer);
+    wait_until_taken(control);
+    power_off();
+}
+
 static void check_pipe(int fds[2]) {
     if (sys_pipe(fds, O_CLOEXEC) < 0) fail("pipe2 does not work");
 }
@@ -253,7 +275,8 @@ __attribute__((used)) void agent_main(void) {
     struct relay out = {.from = -1, .to = -1, .limit = ~0ull, .buffer = out_buffer};
     struct relay err = {.from = -1, .to = -1, .limit = ~0ull, .buffer = err_buffer};
     int control, stdio, errors, terminal = -1, fds[3], ends[3] = {-1, -1, -1}, report[2], status;
-    long program, exec_error = 0;
+    struct failure failure = {0, -1};
+    long program;
 
     mount_file_systems();
     read_description();
@@ -283,6 +306,10 @@ __attribute__((used)) void agent_main(void) {
     out.from = ends[1], out.to = stdio;
     err.from = ends[2], err.to = errors;
 
+    if (run.trace[0]) {
+        long error = trace_prepare();
+        if (error < 0) not_traced(control, 0, (uint64_t)-error);
+    }
     check_pipe(report);
     program = sys_fork();
     if (program < 0) fail("fork does not work");
@@ -290,8 +317,9 @@ __attribute__((used)) void agent_main(void) {
     sys_close(report[1]);
     for (int i = 0; i < 3; i++)
         if (fds[i] != terminal) sys_close(fds[i]);
-    if (sys_read(report[0], &exec_error, sizeof exec_error) == (long)sizeof exec_error && exec_error) {
-        uint64_t number = (uint64_t)exec_error;
+    if (sys_read(report[0], &failure, sizeof failure) == (long)sizeof failure && failure.error) {
+        uint64_t number = (uint64_t)failure.error;
+        if (failure.setting >= 0) not_traced(control, (uint64_t)failure.setting, number);
         sys_fcntl(control, F_SETFL, 0);
         tell_missing(control);
         send_message(control, "exec", &number, 1);
@@ -305,6 +333,7 @@ __attribute__((used)) void agent_main(void) {
         if (terminal >= 0)
             sys_ioctl(terminal, TCSBRK, (void *)1); /* wait until the terminal's output is out */
         sys_fcntl(control, F_SETFL, 0);
+        trace_send(control, in_buffer);
         if (status != 0) tell_missing(control);
         send_message(control, "exit", numbers, 3);
         wait_until_taken(control);

@@ -211,6 +211,7 @@ int relay_until_exit(int control, struct relay *in, struct relay *out, struct re
 
         if (reap(program, &status) && !ended) {
             ended = 1;
+            trace_switch(0);
             /*
              * The pipes may still have output of the program; later output of other processes is not waited
              * for.

@@ -117,6 +117,7 @@ struct kernel_sigaction {
 #define NR_CLOCK_NANOSLEEP __NR_clock_nanosleep
 #endif
 
+#define ENOENT_ 2
 #define EINTR_ 4
 #define EAGAIN_ 11
 #define EPIPE_ 32

@@ -23,7 +23,7 @@ pub fn agent(arch: Arch) -> Result<PathBuf> {
     compile(
         arch,
         "init",
-        &[source.join("init.c"), source.join("relay.c")],
+        &["init.c", "relay.c", "trace.c"].map(|name| source.join(name)),
         &flags,
         &[source],
     )

@@ -108,12 +108,32 @@ pub struct RunOptions {
     /// Write the kernel's log to this file as well
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub trace: TraceOptions,
     /// One more argument for QEMU, as it is
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub qemu_arg: Vec<String>,
     /// The program and its arguments [default: a BusyBox shell]
     #[arg(trailing_var_arg = true)]
     pub program: Vec<OsString>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Tracing of the kernel while PROGRAM runs")]
+pub struct TraceOptions {
+    /// Trace calls of kernel functions whose names match (* and ?); several with commas
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    pub trace: Vec<String>,
+    /// Trace calls and returns below these functions; with --trace, only of functions that match that too
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    pub trace_graph: Vec<String>,
+    /// Trace these events, such as sched:sched_switch, or sched:* for all of a group
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub trace_events: Vec<String>,
+    /// Write the trace to FILE instead of standard error: .json is for Perfetto, .html a page with timeline
+    /// and flame graph, any other name is text
+    #[arg(long, value_name = "FILE")]
+    pub trace_out: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -34,6 +34,8 @@ pub struct Description {
     pub size: (u16, u16),
     /// Modules to load first, by name.
     pub modules: Vec<(String, Vec<u8>)>,
+    /// What is set in tracefs before the program starts: keys and values for the agent.
+    pub trace: Vec<(&'static str, String)>,
 }
 
 impl Description {
@@ -60,6 +62,7 @@ impl Description {
             line("rows", &self.size.0.to_string());
             line("cols", &self.size.1.to_string());
         }
+        self.trace.iter().for_each(|(key, value)| line(key, value));
         if self.arguments.len() > MAX_WORDS || self.environment.len() > MAX_WORDS || text.len() >= MAX_TEXT {
             return Err(status::error(
                 status::CANNOT_RUN,

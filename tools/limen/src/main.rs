@@ -36,6 +36,7 @@ mod target_spec;
 mod term;
 mod test;
 mod toolchain;
+mod trace;
 mod tree;
 
 use clap::Parser;

@@ -17,6 +17,7 @@ use crate::missing;
 use crate::relay::Relay;
 use crate::session::{Ending, Options, Qemu};
 use crate::term;
+use crate::trace::Parcels;
 
 /// How long the machine has to switch itself off after the program's end.
 const POWER_OFF: Duration = Duration::from_secs(3);
@@ -117,6 +118,8 @@ pub struct Pump<'a> {
     pub said_bytes: Vec<u8>,
     /// Files that the program looked for in the guest and that did not exist.
     pub missing: Vec<PathBuf>,
+    /// What the agent has sent of the trace.
+    pub parcels: Parcels,
 }
 
 const INPUT: usize = 0;
@@ -175,6 +178,7 @@ impl<'a> Pump<'a> {
             said_ended: false,
             said_bytes: Vec::new(),
             missing: Vec::new(),
+            parcels: Parcels::default(),
         }
     }
 
@@ -233,7 +237,10 @@ impl<'a> Pump<'a> {
             let wait = deadline.map(|(at, _)| at.saturating_duration_since(Instant::now()));
             let ready = self.wait(signals, exited.is_none().then_some(exit.as_fd()), wait)?;
             if let Some(ending) = self.obey(signals, &mut deadline) {
-                if !matches!(ending, Ending::Program(_) | Ending::NotStarted(_)) {
+                if !matches!(
+                    ending,
+                    Ending::Program(_) | Ending::NotStarted(_) | Ending::NotTraced(..)
+                ) {
                     return Ok(ending);
                 }
                 // The machine does not switch itself off. The terminal's last output is still read.
@@ -492,14 +499,19 @@ impl<'a> Pump<'a> {
                 Err(_) => self.messages.clear(),
             }
         }
-        let mut buffer = [0; 512];
+        let mut buffer = [0; 16384];
         match rustix::io::read(&self.sockets.control, &mut buffer) {
             Ok(0) => self.control_ended = true,
             Ok(n) => self.line.extend_from_slice(&buffer[..n]),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(_) => self.control_ended = true,
         }
-        while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
+        loop {
+            // A parcel's bytes follow its message at once.
+            self.parcels.take(&mut self.line);
+            let Some(end) = self.line.iter().position(|b| *b == b'\n') else {
+                break;
+            };
             let line: Vec<u8> = self.line.drain(..=end).collect();
             if let Some(name) = line.strip_prefix(b"missing ") {
                 if self.missing.len() < MISSING_LIMIT {
@@ -525,6 +537,10 @@ impl<'a> Pump<'a> {
                     (0, 0)
                 };
                 self.ending = Some((Ending::Program(*status as i32), out, err));
+            }
+            (Some(kind), [size]) if self.parcels.begin(kind, *size) => {}
+            (Some("untraced"), [setting, errno]) => {
+                self.ending = Some((Ending::NotTraced(*setting as usize, *errno as i32), 0, 0));
             }
             (Some("exec"), [errno]) => self.ending = Some((Ending::NotStarted(*errno as i32), 0, 0)),
             (Some("closed"), [stream @ 1..=2, n]) => self.closes[*stream as usize - 1] = Some(*n),

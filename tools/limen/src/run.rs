@@ -15,7 +15,7 @@ use crate::image::{self, Description, TemporaryFile};
 use crate::machine::{self, Machine};
 use crate::program::{self, Guest, Program};
 use crate::session::{self, Ending, Options, Outcome};
-use crate::{accel, guest_files, initrd, kernel, made, missing, packages, status, term, tree};
+use crate::{accel, guest_files, initrd, kernel, made, missing, packages, status, term, trace, tree};
 
 /// The program that the guest runs.
 enum What {
@@ -50,6 +50,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         t => t.map(Duration::from_secs_f64),
     };
     check(options)?;
+    let mut trace = trace::Wanted::new(&options.trace, options.initrd.is_some())?;
     let (what, arch) = choose(options)?;
     let (qemu, package) = arch.qemu();
     let qemu = packages::ensure_tool(qemu, &[package])?;
@@ -74,7 +75,8 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         }
         initrd::read(options.initrd.as_deref().unwrap_or(Path::new("")))?
     } else {
-        let description = describe(options, &what, arch, terminals, kernel.modules.clone());
+        let mut description = describe(options, &what, arch, terminals, kernel.modules.clone());
+        description.trace = trace.as_ref().map(trace::Wanted::settings).unwrap_or_default();
         let compose = |applets: bool| {
             image::compose(arch, &description, room(memory), |archive| {
                 fill(archive, options, &what, arch, applets)
@@ -142,7 +144,9 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     };
     let outcome = session::run(&machine, &session)?;
     drop(initrd);
-    Ok(report(&outcome, options, arch, own))
+    let delivered = trace.as_mut().map_or(Ok(()), |trace| trace.deliver(&outcome));
+    let code = report(&outcome, options, arch, own);
+    delivered.map(|()| code)
 }
 
 /// Decides the program and the architecture: the one asked for, else the program's, else the kernel's, else
@@ -277,6 +281,7 @@ fn describe(
         tty_fds: terminals,
         size: term::size(terminals),
         modules,
+        trace: Vec::new(),
     }
 }
 
@@ -405,6 +410,8 @@ fn report(outcome: &Outcome, options: &RunOptions, arch: Arch, own: bool) -> i32
             // The program itself exists: a file that it needs is missing, such as its interpreter.
             return status::CANNOT_RUN;
         }
+        // Why it was not traced is an error of its own.
+        Ending::NotTraced(..) => return status::HOST,
         Ending::Timeout => {
             eprintln!("limen: the time given with --timeout is over");
             return status::TIMEOUT;

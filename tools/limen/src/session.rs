@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use crate::machine::{Channels, Machine};
 use crate::pump::{Pump, Signals, Sockets};
 use crate::term;
+use crate::trace::Parcels;
 
 /// The options of a run that are not its machine's.
 pub struct Options {
@@ -35,6 +36,8 @@ pub enum Ending {
     Program(i32),
     /// The agent could not start the program, with this errno.
     NotStarted(i32),
+    /// The agent could not make the setting of this number of the trace (0: none at all), with this errno.
+    NotTraced(usize, i32),
     Timeout,
     /// The user or a signal ended the run; the number of the signal.
     Interrupted(i32),
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub lost: Option<String>,
     /// Files that a failed program looked for and that did not exist, if the kernel tells.
     pub missing: Vec<std::path::PathBuf>,
+    /// What the agent sent of the trace.
+    pub trace: Parcels,
 }
 
 /// The QEMU process; dropping the value ends it.
@@ -162,6 +167,7 @@ pub fn run(machine: &Machine, options: &Options) -> Result<Outcome> {
         ending: ending?,
         lost: pump.lost(),
         missing: std::mem::take(&mut pump.missing),
+        trace: std::mem::take(&mut pump.parcels),
         log: pump.log_bytes,
         qemu: String::from_utf8_lossy(&pump.said_bytes).into_owned(),
     })

@@ -5,6 +5,7 @@ mod endings;
 mod files;
 mod streams;
 mod terminal;
+mod trace;
 
 use std::process::{Command, Stdio};
 
@@ -34,7 +35,11 @@ pub fn steps() -> Vec<Step> {
             Step::on(arch, "command-guest", move |c| files::guest_programs(c, arch))
                 .after(format!("boot-{arch}")),
         );
+        steps.push(Step::on(arch, "run-trace", move |c| trace::trace(c, arch)).after(format!("boot-{arch}")));
     }
+    steps.push(Step::new("run-trace-linux", move |_| {
+        trace::on_linux(Arch::X86_64)
+    }));
     steps.push(Step::new("command-pipe", move |c| streams::big_pipe(c, host)).after(&boot));
     steps.push(Step::new("command-output", move |c| streams::output(c, host)).after(&boot));
     steps.push(Step::new("command-files", move |c| files::files(c, host)).after(&boot));

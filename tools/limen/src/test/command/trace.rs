@@ -1,0 +1,181 @@
+//! `limen run --trace`: what it shows of a program, in each format, and what it says when it cannot. Call
+//! graphs and events are tried on Debian's Linux.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::{check, expect_line, folder};
+use crate::arch::Arch;
+use crate::test::guest::{Guest, Ran};
+use crate::test::{Context, Verdict};
+use crate::tree;
+
+/// A shell and a program that it starts; the status is 3.
+const PROGRAM: [&str; 3] = [
+    "/bin/sh",
+    "-c",
+    "echo out; echo err >&2; /.limen/bin/cat /proc/version; exit 3",
+];
+
+/// Runs the program traced, and checks that its output and its status are its own.
+fn traced(guest: Guest, options: &[&str]) -> Result<(Ran, String)> {
+    let guest = options.iter().fold(guest, |g, option| g.option(*option));
+    let ran = guest.program(&PROGRAM).run()?;
+    check("the program's status is not 3", ran.status == 3, || {
+        ran.everything()
+    })?;
+    let (stdout, stderr) = (ran.text(), String::from_utf8_lossy(&ran.stderr).into_owned());
+    let own = stdout.starts_with("out\nLinux version ") && stdout.lines().count() == 2;
+    check("the program's output changed", own, || ran.everything())?;
+    let stderr: String = stderr
+        .split_inclusive('\n')
+        .filter(|l| !l.contains("building") && !l.contains("fetching"))
+        .collect();
+    let rest = stderr.strip_prefix("err\n").map(str::to_owned);
+    let rest = rest.with_context(|| format!("standard error does not begin with err\n{stderr}"))?;
+    Ok((ran, rest))
+}
+
+/// What a traced program looks like in text, JSON and HTML.
+fn formats(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
+    let guest = || Guest::new(context, arch);
+    let (ran, text) = traced(guest(), &["--trace=*open*"])?;
+    ran.clean_log()?;
+    let whole = text.starts_with("# tracer: function\n") && text.contains(" <-");
+    check("no trace of functions", whole, || ran.everything())?;
+    let only = |line: &str| {
+        let called = line.split(" <-").next().unwrap_or_default();
+        line.starts_with('#') || called.contains("open")
+    };
+    check(
+        "a function that was not asked for",
+        text.lines().all(only),
+        || text.clone(),
+    )?;
+
+    let file = dir.join("trace.json");
+    let (ran, rest) = traced(
+        guest(),
+        &["--trace=*open*", &format!("--trace-out={}", file.display())],
+    )?;
+    check(
+        "standard error has more than the program's",
+        rest.is_empty(),
+        || ran.everything(),
+    )?;
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file)?)?;
+    let events = json["traceEvents"].as_array().cloned().unwrap_or_default();
+    let threads = events.iter().filter(|e| e["name"] == "thread_name").count();
+    let instants = events
+        .iter()
+        .filter(|e| e["ph"] == "i" && e["cat"] == "function")
+        .count();
+    let why = || format!("{threads} threads, {instants} functions\n{}", ran.everything());
+    check(
+        "no track of the shell, or nothing on it",
+        threads >= 1 && instants > 5,
+        why,
+    )?;
+
+    let file = dir.join("trace.html");
+    let small = format!("--trace-out={}", file.display());
+    let (ran, rest) = traced(guest(), &["--trace=*", &small, "--append=trace_buf_size=8K"])?;
+    let lost = rest.lines().count() == 1 && rest.contains("events, the buffer") && rest.contains("size=16M");
+    check("lost events are not told of", lost, || ran.everything())?;
+    let page = std::fs::read_to_string(&file)?;
+    check(
+        "no page",
+        page.starts_with("<!doctype html>") && page.ends_with("</html>\n"),
+        || page.clone(),
+    )?;
+    Ok(instants)
+}
+
+/// The steps `run-trace-ARCH`.
+pub(super) fn trace(context: &Context, arch: Arch) -> Result<Verdict> {
+    let dir = folder(&format!("trace-{arch}"))?;
+    let instants = formats(context, arch, &dir)?;
+    // What cannot work: some of it is found before the guest is booted.
+    let inside = dir.join("no/such/dir/trace.txt");
+    let (dat, inside) = (
+        dir.join("t.dat").display().to_string(),
+        inside.display().to_string(),
+    );
+    let cases: [(&[&str], &str); 9] = [
+        (&["--trace="], "empty"),
+        (&["--trace=a b"], "is in no name"),
+        (&["--trace=[a"], "["),
+        (&["--trace=x", "--trace-out", &dat], ".html"),
+        (&["--trace=x", "--trace-out", &inside], "cannot write"),
+        (&["--trace-out", "/dev/null"], "--trace-graph"),
+        (&["--trace=x", "--initrd=/dev/null"], "--initrd"),
+        (&["--trace=no_such_function_here"], "no function of this kernel"),
+        (&["--trace-events=no:such_event"], "event"),
+    ];
+    let mut common = vec!["run".to_owned(), "--accel=tcg".into(), format!("--arch={arch}")];
+    common.extend(context.kernel.iter().map(|k| format!("--kernel={}", k.display())));
+    for (options, word) in cases {
+        let mut command = Command::new(tree::own_program());
+        command
+            .args(&common)
+            .args(options)
+            .args(["--timeout=120", "--", "true"]);
+        expect_line(command, None, 125, word).with_context(|| options.join(" "))?;
+    }
+    Ok(Verdict::Passed(format!(
+        "{instants} calls of a shell, three formats, {} errors",
+        cases.len()
+    )))
+}
+
+/// The step `run-trace-linux`: call graphs and events.
+pub(super) fn on_linux(arch: Arch) -> Result<Verdict> {
+    let dir = folder("trace-linux")?;
+    let file = dir.join("trace.json");
+    let out = format!("--trace-out={}", file.display());
+    let graph = [
+        // Only some functions: to change all of them takes a slow host half a minute.
+        "--trace-graph=do_sys_open*,vfs_write",
+        "--trace=*open*,*write*,*path*",
+        "--trace-events=sched:sched_process_exec,sched:sched_switch",
+        &out,
+    ];
+    let (ran, rest) = traced(Guest::linux(arch)?.timeout(240), &graph)?;
+    check(
+        "standard error has more than the program's",
+        rest.is_empty(),
+        || ran.everything(),
+    )?;
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file)?)?;
+    let events = json["traceEvents"].as_array().cloned().unwrap_or_default();
+    let of = |kind: &str, name: &str| {
+        events
+            .iter()
+            .filter(|e| e["ph"] == kind && e["name"] == name)
+            .count()
+    };
+    let calls = events
+        .iter()
+        .filter(|e| e["ph"] == "X" && e["dur"].as_f64() > Some(0.0))
+        .count();
+    let why = || format!("{calls} calls of {} entries\n{}", events.len(), ran.everything());
+    check("no calls", calls > 20 && of("X", "vfs_write") > 0, why)?;
+    check("no track of the child", of("M", "thread_name") >= 2, || {
+        ran.everything()
+    })?;
+    check("no events", of("i", "sched_process_exec") >= 2, || {
+        ran.everything()
+    })?;
+    let mut command = Command::new(tree::own_program());
+    command.args(["run", "--accel=tcg", "--kernel=linux", "--append=mitigations=off"]);
+    command.args([
+        &format!("--arch={arch}"),
+        "--trace-events=sched:sched_swich",
+        "--",
+        "true",
+    ]);
+    expect_line(command, None, 125, "sched:sched_switch")?;
+    Ok(Verdict::Passed(format!("{calls} calls, and events")))
+}
