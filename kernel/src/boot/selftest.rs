@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest::TESTS),
+    ("function_graph", crate::ftrace::graph::selftest::TESTS),
     ("tracing", crate::tracing::selftest::TESTS),
 ];
 
