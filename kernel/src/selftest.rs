@@ -21,7 +21,16 @@ pub fn probe(a: usize, b: usize, c: usize, d: usize) -> usize {
     core::hint::black_box(a.wrapping_mul(7) + b * 11 + c * 13 + d * 17)
 }
 
-/// One that calls it.
+/// One that calls itself `n` times.
+#[inline(never)]
+pub fn probe_deep(n: usize) -> usize {
+    match n {
+        0 => 0,
+        n => core::hint::black_box(probe_deep(core::hint::black_box(n - 1))) + 1,
+    }
+}
+
+/// One that calls [`probe`].
 #[inline(never)]
 pub fn probe_caller(a: usize, b: usize, c: usize, d: usize) -> usize {
     probe(a, b, c, d) + 1

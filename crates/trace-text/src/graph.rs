@@ -31,17 +31,20 @@ bitflags! {
         const RETVAL = 128;
         /// What it returned, always hexadecimal.
         const RETVAL_HEX = 256;
+        /// Calls in interrupts.
+        const IRQS = 512;
     }
 }
 
 /// Their names.
-pub const NAMES: [(&str, GraphOptions); 9] = [
+pub const NAMES: [(&str, GraphOptions); 10] = [
     ("funcgraph-overrun", GraphOptions::OVERRUN),
     ("funcgraph-cpu", GraphOptions::CPU),
     ("funcgraph-overhead", GraphOptions::OVERHEAD),
     ("funcgraph-proc", GraphOptions::PROC),
     ("funcgraph-duration", GraphOptions::DURATION),
     ("funcgraph-abstime", GraphOptions::ABS_TIME),
+    ("funcgraph-irqs", GraphOptions::IRQS),
     ("funcgraph-tail", GraphOptions::TAIL),
     ("funcgraph-retval", GraphOptions::RETVAL),
     ("funcgraph-retval-hex", GraphOptions::RETVAL_HEX),
@@ -49,7 +52,7 @@ pub const NAMES: [(&str, GraphOptions); 9] = [
 
 impl GraphOptions {
     /// What is on at first.
-    pub const DEFAULT: Self = Self::CPU.union(Self::OVERHEAD).union(Self::DURATION);
+    pub const DEFAULT: Self = Self::CPU.union(Self::OVERHEAD).union(Self::DURATION).union(Self::IRQS);
 }
 
 /// Calls this deep are remembered until their return.

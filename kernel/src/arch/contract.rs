@@ -16,8 +16,8 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, frame::Frame, interrupt, irq, kernel_map, mmu, module, patch, platform, serial,
-    signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, kernel_map, mmu, module, patch, platform,
+    serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::tracked::Call;
@@ -85,6 +85,17 @@ owed! {
     sites::Entry::sp => fn(&sites::Entry) -> usize;
     sites::Entry::set_ip => fn(&mut sites::Entry, usize);
     sites::Entry::set_parent => fn(&mut sites::Entry, usize);
+}
+
+// The ends of traced functions.
+owed! {
+    /// Where a function is to return to (`Entry::set_parent`) so that its return is traced: it calls
+    /// `site_table::returned`, and returns where that says. Any.
+    exits::return_address => fn() -> usize;
+    /// What the function returned, if that is a number, and its stack pointer: that which `Entry::sp` said.
+    /// Any, by the tracer.
+    exits::Exit::value => fn(&exits::Exit) -> usize;
+    exits::Exit::sp => fn(&exits::Exit) -> usize;
 }
 
 // The register file: `Frame` implements `limen_entry::Frame`, and these. Atomic, by the frame's holder.

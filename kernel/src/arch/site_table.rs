@@ -2,7 +2,9 @@
 //! (`tools/symbols/src/sites.rs`): how many there are, then for each its distance from the table, ascending.
 
 use crate::arch::irq;
+use super::imp::exits::Exit;
 use crate::sched::{preempt, switch_preempted};
+use crate::sync::Once;
 use limen_entry::ThreadFlags;
 
 unsafe extern "C" {
@@ -53,6 +55,23 @@ impl Table {
         }
         low
     }
+}
+
+/// Who knows where functions return to.
+static RETURNED: Once<fn(&Exit) -> usize> = Once::new();
+
+/// From now on functions can be sent to `exits::return_address`: when they return there `f` says where they
+/// really return to. It is called with preemption off, in any context. Boot.
+pub fn when_functions_return(f: fn(&Exit) -> usize) {
+    let _ = RETURNED.set(f);
+}
+
+/// A function has returned to `exits::return_address`.
+pub(super) extern "C" fn returned(exit: &Exit) -> usize {
+    let Some(returned) = RETURNED.get() else {
+        panic!("a function returned to nowhere");
+    };
+    returned(exit)
 }
 
 /// A tracer has returned, and the running thread is due to be rescheduled. What is called here may be traced

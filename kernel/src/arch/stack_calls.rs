@@ -1,9 +1,21 @@
 //! Where backtraces begin: each architecture's `stack`, which knows how frames are chained, with what is made
 //! of it alike on all.
 
-use super::imp::sites;
-use super::imp::stack::{RETURN_ADDRESS, frame_pointer};
+use super::imp::{exits, sites};
+use super::imp::stack::{AT_ENTRY, RETURN_ADDRESS, frame_pointer};
+use crate::sched::preempt;
 use crate::trace::backtrace::Start;
+
+/// What a frame at `fp` has as its function's return address is `ip`: where the function really returns to.
+/// They differ if it is traced until it returns (`ftrace::graph`).
+fn original(fp: usize, ip: usize) -> usize {
+    let trampoline = exits::return_address();
+    if ip != trampoline {
+        return ip;
+    }
+    let returns = preempt::current_info().returns.get();
+    returns.and_then(|returns| returns.original(fp + AT_ENTRY, trampoline)).unwrap_or(ip)
+}
 
 /// A backtrace from the frame at `fp` on.
 pub fn from(fp: usize) -> Start {
@@ -11,6 +23,7 @@ pub fn from(fp: usize) -> Start {
         fp,
         return_address: RETURN_ADDRESS,
         is_tracer: sites::is_trampoline,
+        original,
         second: sites::PARENT * size_of::<usize>() as isize,
     }
 }

@@ -89,6 +89,7 @@ pub fn init() {
     sysfs::init();
     debugfs::init();
     crate::ftrace::function::init();
+    crate::ftrace::graph::init();
     tracefs::init();
     rcu::init();
     kernel_map::init();

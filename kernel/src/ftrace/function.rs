@@ -1,5 +1,6 @@
 //! The tracer `function`: records each call of the functions that an instance's filters choose, with who called.
 
+use super::graph;
 use super::guard::Guard;
 use super::ops::{self, Registered, errno};
 use super::target::{Data, Target};
@@ -58,9 +59,13 @@ struct Lists {
     not: Option<Pids>,
 }
 
-struct Running {
-    registered: Registered,
-    target: Arc<Target>,
+enum Running {
+    Calls {
+        registered: Registered,
+        target: Arc<Target>,
+    },
+    /// `function_graph`.
+    Graph,
 }
 
 /// Which of the lists of processes.
@@ -140,15 +145,22 @@ impl Inner {
         let Some(running) = self.running.take() else {
             return;
         };
-        if let Err((registered, _)) = ops::remove(running.registered) {
-            if let Data::Record(recorder) = &running.target.data {
+        let Running::Calls { registered, target } = running else {
+            return;
+        };
+        if let Err((registered, _)) = ops::remove(registered) {
+            if let Data::Record(recorder) = &target.data {
                 recorder.ended.store(true, Relaxed);
             }
-            self.running = Some(Running {
-                registered,
-                target: running.target,
-            });
+            self.running = Some(Running::Calls { registered, target });
         }
+    }
+
+    /// As the tracer `function_graph`.
+    fn begin_graph(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
+        graph::record(instance, self.filter.effective().map_err(errno)?, self.pids.filter()?)?;
+        self.running = Some(Running::Graph);
+        Ok(())
     }
 
     fn begin(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
@@ -160,7 +172,7 @@ impl Inner {
         let target = Arc::new(Target::new(record, Data::Record(recorder)));
         let set = self.filter.effective().map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
-        self.running = Some(Running { registered, target });
+        self.running = Some(Running::Calls { registered, target });
         Ok(())
     }
 }
@@ -182,11 +194,13 @@ impl Functions {
     }
 
     /// A file of filters that was written is closed. On an error the filters are those of before.
-    pub fn set_hash(&self, which: Which, hash: Hash) -> Result<(), Errno> {
+    pub fn set_hash(&self, instance: &Arc<Instance>, which: Which, hash: Hash) -> Result<(), Errno> {
         let mut inner = self.0.lock();
         let set = inner.filter.effective_with(which, &hash).map_err(errno)?;
-        if let Some(running) = &inner.running {
-            ops::change(&running.registered, set)?;
+        match &inner.running {
+            None => {}
+            Some(Running::Calls { registered, .. }) => ops::change(registered, set)?,
+            Some(Running::Graph) => graph::record(instance, set, inner.pids.filter()?)?,
         }
         *inner.filter.hash_mut(which) = hash;
         Ok(())
@@ -201,14 +215,31 @@ impl Functions {
     pub fn set_pids(&self, instance: &Arc<Instance>, list: List, pids: Option<Pids>) -> Result<(), Errno> {
         let mut inner = self.0.lock();
         let before = core::mem::replace(inner.pids.of_mut(list), pids);
-        if inner.running.is_none() {
-            return Ok(());
-        }
-        let begun = inner.begin(instance);
+        let begun = match inner.running {
+            None => return Ok(()),
+            Some(Running::Calls { .. }) => inner.begin(instance),
+            Some(Running::Graph) => inner.begin_graph(instance),
+        };
         if begun.is_err() {
             *inner.pids.of_mut(list) = before;
         }
         begun
+    }
+
+    /// Begins to record as `function_graph`.
+    pub(super) fn begin_graph(&self, instance: &Arc<Instance>) -> Result<(), Errno> {
+        let mut inner = self.0.lock();
+        inner.end();
+        inner.begin_graph(instance)
+    }
+
+    /// Ends that.
+    pub(super) fn end_graph(&self, instance: &Arc<Instance>) {
+        let mut inner = self.0.lock();
+        if matches!(inner.running, Some(Running::Graph)) {
+            inner.running = None;
+            graph::stop(instance);
+        }
     }
 }
 

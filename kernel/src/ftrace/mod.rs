@@ -5,13 +5,15 @@
 //! * [`site`]: setting that, while all CPUs run;
 //! * [`ops`]: all tracers, and the sites of each;
 //! * [`names`]: what functions are called;
-//! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own).
+//! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
+//! * [`graph`]: the tracer `function_graph`, which records returns as well.
 //!
 //! Nothing in this room is traced itself.
 
 #![deny(unsafe_code)]
 
 pub mod function;
+pub mod graph;
 mod guard;
 pub mod names;
 pub mod ops;

@@ -59,6 +59,8 @@ pub struct CpuData {
     pub rseq: crate::rseq::Counts,
     /// The block's [`CpuLocal::presence`].
     pub presence: &'static Presence<Native>,
+    /// Its idle thread, which is never freed.
+    idle_thread: *const Task,
     /// Its idle thread waits for an interrupt. Only context tracking uses it.
     pub(super) idle: core::sync::atomic::AtomicBool,
 }
@@ -120,6 +122,15 @@ pub(super) fn add_cpu(n: usize, idle: Arc<Task>, presence: &'static Presence<Nat
     data
 }
 
+/// The idle threads of all CPUs.
+pub(super) fn idle_threads() -> impl Iterator<Item = &'static Task> {
+    (0..MAX_CPUS).filter_map(|n| {
+        let data = cpu(n)?;
+        // SAFETY: it was made from an `Arc`, and is never freed.
+        Some(unsafe { &*data.idle_thread })
+    })
+}
+
 /// Writes the data of CPU `n`. Never inlined: it is built on the stack first, and what allocates needs that
 /// stack, too.
 #[inline(never)]
@@ -138,6 +149,7 @@ fn fill(
         stats: CpuStats::new(),
         rseq: crate::rseq::Counts::new(),
         presence,
+        idle_thread: idle,
         idle: core::sync::atomic::AtomicBool::new(false),
     };
     Box::write(room, data)

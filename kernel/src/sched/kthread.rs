@@ -5,12 +5,50 @@ use super::{CpuSet, current, nohz, schedule, wake, wake_new_task};
 use crate::arch::frame::Frame;
 use crate::arch::switch::Context;
 use crate::mm::KernelStack;
+use crate::mm::reserve::room_behind;
+use crate::sync::SpinLock;
 use crate::task::Task;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 
 /// A thread of the kernel, for who started it.
 pub type KernelThread = Arc<Task>;
+
+/// Threads of the kernel, but not those that are idle; and places of some that have ended.
+static ALL: SpinLock<Vec<Weak<Task>>> = SpinLock::new(Vec::new());
+
+/// Others can find a new thread from now on. `None`: there is no memory.
+fn publish(task: &Arc<Task>) -> Option<()> {
+    let new = Arc::downgrade(task);
+    let mut all = room_behind(|| ALL.lock(), |all| all, 1).ok()?;
+    let former = match all.iter_mut().find(|one| one.strong_count() == 0) {
+        Some(place) => Some(core::mem::replace(place, new)),
+        None => {
+            all.push(new);
+            None
+        }
+    };
+    drop(all);
+    // May free a thread's memory.
+    drop(former);
+    Some(())
+}
+
+/// Calls `f` with the threads of the kernel, idle ones as well. Those that are started meanwhile may be among
+/// them. `f` may sleep.
+pub fn each_kernel_thread(mut f: impl FnMut(&Task)) {
+    super::cpu::idle_threads().for_each(&mut f);
+    let next = |from: usize| {
+        let all = ALL.lock();
+        (from..all.len()).find_map(|n| Some((n, all[n].upgrade()?)))
+    };
+    let mut at = 0;
+    while let Some((n, task)) = next(at) {
+        f(&task);
+        at = n + 1;
+    }
+}
 
 /// Starts a kernel thread that runs `f` and then ends. At boot and when devices appear. May sleep.
 ///
@@ -26,6 +64,7 @@ pub fn try_spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Optio
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
     let task = Task::new_kernel(name, stack, ContextCell::new(context), false);
     *task.kernel_function.lock() = Some(Box::new(f));
+    publish(&task)?;
     wake::set_affinity(&task, nohz::housekeeping());
     wake_new_task(&task);
     Some(task)

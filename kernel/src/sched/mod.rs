@@ -38,7 +38,9 @@ pub use current::{CurrentTask, current};
 pub use deadline::{Alarm, Deadline};
 pub use entity::{Policy, TaskState};
 pub use inspect::user_state;
-pub use kthread::{KernelThread, end_thread, spawn_kthread, start_thread, try_spawn_kthread};
+pub use kthread::{
+    KernelThread, each_kernel_thread, end_thread, spawn_kthread, start_thread, try_spawn_kthread,
+};
 pub use policy::yield_now;
 pub use queue::KERNEL_LEVEL;
 pub use run::{activate_mm, leave_mm, preempt_current, resched_cpu, schedule, switch_preempted};

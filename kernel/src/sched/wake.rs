@@ -240,8 +240,10 @@ pub(super) fn check_preempt(cpu: &CpuData, inner: &Inner, task: &Task) {
     }
 }
 
-/// Starts a task that never ran. The scheduler holds a reference to it until it has ended.
+/// Starts a task that never ran, and that others can find. The scheduler holds a reference to it until it has
+/// ended. Thread.
 pub fn wake_new_task(task: &Arc<Task>) {
+    crate::task::returns::begin(task);
     // The reference that a started thread holds to itself. `finish_switch` drops it.
     let _ = Arc::into_raw(task.clone());
     // A new thread starts in the second half of a switch, where preemption is off.

@@ -16,6 +16,7 @@ pub mod oom;
 pub mod pid;
 pub mod pidfd;
 pub mod process;
+pub mod returns;
 pub mod rlimit;
 pub mod seccomp;
 pub mod session;
@@ -50,6 +51,8 @@ pub struct ThreadInfo {
     pub cpu: AtomicU32,
     /// Which locks it holds, for the lock validator.
     pub lockdep: crate::sync::lockdep::ThreadState,
+    /// Where its traced functions return to.
+    pub returns: returns::Own,
 }
 
 impl ThreadInfo {
@@ -60,6 +63,7 @@ impl ThreadInfo {
             preempt_count: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             lockdep: crate::sync::lockdep::ThreadState::new(),
+            returns: returns::Own::new(),
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct Start {
     pub return_address: usize,
     /// Whether an address is in the code that calls tracers of functions.
     pub is_tracer: fn(usize) -> bool,
+    /// Where a function really returns to: its frame, and what that has as its return address.
+    pub original: fn(usize, usize) -> usize,
     /// Where a frame of that code has a second return address, that of the traced function's caller.
     pub second: isize,
 }
@@ -36,7 +38,7 @@ pub fn walk(start: Start, mut f: impl FnMut(usize)) {
         if ip == 0 {
             return;
         }
-        f(ip);
+        f((start.original)(fp, ip));
         // A traced function has no frame of its own yet.
         if (start.is_tracer)(ip) {
             let own = stack_word(fp, next.wrapping_add(start.return_address));
@@ -45,7 +47,7 @@ pub fn walk(start: Start, mut f: impl FnMut(usize)) {
                 return;
             };
             f(own);
-            f(parent);
+            f((start.original)(next, parent));
             (from, fp) = (next, above);
             continue;
         }

@@ -14,8 +14,9 @@ use std::ops::Range;
 
 /// What must not be traced, because the tracer is made of it: paths of functions begin so. The last are the
 /// compiler's own, between the allocator and its users, which it does not align.
-const TRACER: [&str; 7] = [
+const TRACER: [&str; 8] = [
     "limen_kernel::arch::imp::sites::",
+    "limen_kernel::arch::imp::exits::",
     "limen_kernel::arch::site_table::",
     "limen_kernel::ftrace::",
     "limen_kernel::tracing::",

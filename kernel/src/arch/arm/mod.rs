@@ -33,6 +33,7 @@ mod devicetree_registers;
 mod devicetree_tree;
 pub mod entry;
 pub mod exception;
+pub mod exits;
 #[path = "../extable.rs"]
 mod extable;
 #[cfg(not(feature = "short-descriptors"))]

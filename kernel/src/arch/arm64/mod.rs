@@ -29,6 +29,7 @@ mod devicetree_tree;
 mod emulate;
 pub mod entry;
 pub mod exception;
+pub mod exits;
 #[path = "../extable.rs"]
 mod extable;
 pub mod frame;

@@ -8,6 +8,10 @@ pub const LEAST: usize = 32;
 /// Where the return address lies from a frame pointer.
 pub(in crate::arch) const RETURN_ADDRESS: usize = 16;
 
+/// How far a function's stack pointer, when it began, lies at least above the frame that has its return
+/// address: it is its caller's.
+pub(in crate::arch) const AT_ENTRY: usize = 0;
+
 /// The frame of the caller: there lie its caller's frame's address and the caller's return address.
 #[inline(always)]
 pub(in crate::arch) fn frame_pointer() -> usize {

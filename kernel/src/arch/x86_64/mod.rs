@@ -10,6 +10,7 @@ mod cpus;
 mod descriptor;
 pub mod entry;
 pub mod exception;
+pub mod exits;
 #[path = "../extable.rs"]
 mod extable;
 mod fpu;

@@ -5,6 +5,9 @@ pub use super::super::stack_calls::{from, here};
 /// Where the return address lies from a frame pointer.
 pub(in crate::arch) const RETURN_ADDRESS: usize = size_of::<usize>();
 
+/// How far a function's stack pointer, when it began, lies at least above its frame pointer.
+pub(in crate::arch) const AT_ENTRY: usize = RETURN_ADDRESS;
+
 /// The frame pointer of the caller: there lie its caller's frame pointer and its return address.
 #[inline(always)]
 pub(in crate::arch) fn frame_pointer() -> usize {

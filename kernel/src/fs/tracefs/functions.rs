@@ -1,17 +1,19 @@
 //! Which functions are traced: the files of filters, the lists of processes, and what there is to choose from.
 
-use super::instance::{Row, shown, special};
+use super::instance::{Row, number, setting, shown, special};
 use super::{BOTH, READ};
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::pseudo::{Text, setting_file};
 use crate::ftrace::function::{Functions, List};
+use crate::ftrace::graph;
 use crate::ftrace::ops::{self, errno};
 use crate::ftrace::{names, site};
 use crate::sync::Mutex;
 use crate::tracing::{Instance, Use};
 use alloc::sync::Arc;
 use core::fmt::Write;
+use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::{Errno, SysResult, raw::general as abi};
 use limen_trace_sites::command::{self, Command, File as Kind};
 use limen_trace_sites::filter::Which;
@@ -40,12 +42,27 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "set_ftrace_filter",
         only_top: false,
-        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Which::Filter)),
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Calls(Which::Filter))),
     },
     Row {
         name: "set_ftrace_notrace",
         only_top: false,
-        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Which::Notrace)),
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Calls(Which::Notrace))),
+    },
+    Row {
+        name: "set_graph_function",
+        only_top: true,
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Graph(Which::Filter))),
+    },
+    Row {
+        name: "set_graph_notrace",
+        only_top: true,
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Graph(Which::Notrace))),
+    },
+    Row {
+        name: "max_graph_depth",
+        only_top: true,
+        node: |instance| setting(BOTH, instance, show_depth, store_depth),
     },
     Row {
         name: "set_ftrace_pid",
@@ -86,20 +103,43 @@ fn show_enabled(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
     })
 }
 
+fn show_depth(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
+    let _ = writeln!(out, "{}", graph::MAX_DEPTH.load(Relaxed));
+    Ok(())
+}
+
+fn store_depth(_: &Arc<Instance>, bytes: &[u8]) -> Result<(), Errno> {
+    let depth = u32::try_from(number(bytes)?).map_err(|_| Errno::ERANGE)?;
+    graph::MAX_DEPTH.store(depth, Relaxed);
+    Ok(())
+}
+
+/// What a file of filters is about.
+#[derive(Clone, Copy)]
+enum Set {
+    /// The functions that an instance traces.
+    Calls(Which),
+    /// Those whose calls `function_graph` traces, with what they call.
+    Graph(Which),
+}
+
 /// A file of filters that is written: what it will hold when it is closed.
 struct Written {
     used: Use,
-    which: Which,
+    set: Set,
     state: Mutex<(Hash, Tokens)>,
     shown: Arc<dyn FileOps>,
 }
 
-fn open(used: Use, flags: u32, which: Which) -> Result<Arc<dyn FileOps>, Errno> {
+fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
     let functions = Functions::of(&used)?;
     let names = names::known()?;
     let listed = functions.clone();
     let show = move |out: &mut Text| {
-        let _ = listed.with_filter(|filter| filter.list(which, &names, out));
+        let _ = match set {
+            Set::Calls(which) => listed.with_filter(|filter| filter.list(which, &names, out)),
+            Set::Graph(which) => graph::with_hash(which, |hash| hash.list(&names, which.empty_text(), out)),
+        };
         Ok(())
     };
     let shown = setting_file(Arc::new(show), None);
@@ -109,11 +149,14 @@ fn open(used: Use, flags: u32, which: Which) -> Result<Arc<dyn FileOps>, Errno> 
     let hash = if flags & abi::O_TRUNC != 0 {
         Hash::new()
     } else {
-        functions.hash(which)?
+        match set {
+            Set::Calls(which) => functions.hash(which)?,
+            Set::Graph(which) => graph::with_hash(which, Hash::try_clone).map_err(errno)?,
+        }
     };
     Ok(Arc::new(Written {
         used,
-        which,
+        set,
         state: Mutex::new((hash, Tokens::new(WORD))),
         shown,
     }))
@@ -133,9 +176,10 @@ impl FileOps for Read {
 
 impl Written {
     fn apply(&self, hash: &mut Hash, word: &[u8]) -> Result<(), Errno> {
-        let kind = match self.which {
-            Which::Filter => Kind::Filter,
-            Which::Notrace => Kind::Notrace,
+        let kind = match self.set {
+            Set::Calls(Which::Filter) => Kind::Filter,
+            Set::Calls(Which::Notrace) => Kind::Notrace,
+            Set::Graph(_) => Kind::Graph,
         };
         match command::parse(word, kind).map_err(errno)? {
             Command::Select(select) => hash.apply(&names::known()?, &select).map_err(errno),
@@ -167,9 +211,12 @@ impl FileOps for Written {
         if let Some(word) = tokens.last() {
             let _ = self.apply(&mut hash, word);
         }
-        if let Ok(functions) = Functions::of(&self.used) {
-            let _ = functions.set_hash(self.which, hash);
-        }
+        let _ = match self.set {
+            Set::Calls(which) => {
+                Functions::of(&self.used).and_then(|functions| functions.set_hash(&self.used, which, hash))
+            }
+            Set::Graph(which) => graph::set_hash(which, hash),
+        };
     }
 }
 

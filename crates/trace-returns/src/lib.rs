@@ -1,0 +1,339 @@
+//! A thread's calls that are traced until they return (`function_graph`). Each has had its return address
+//! replaced by that of a trampoline; here is where it really returns to, with when it began and who traces it.
+//!
+//! Only the thread itself, and whatever interrupts it, changes its [`Returns`]. An interrupt puts its calls on
+//! top and takes all of them away before it ends. Nothing is allocated once there is room.
+//!
+//! A call is known by its stack pointer: that of the function when it begins, which it has again when it has
+//! returned. Some calls never return, because their thread left them in another way: they are *stale* once
+//! the stack is used again where they were. A function that jumps to another at its end (a tail call) has the
+//! same stack pointer as that; both are here, and the trampoline is where the second returns to.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// A call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The function, as its site is known.
+    pub ip: usize,
+    /// Where it returns to.
+    pub parent: usize,
+    /// Its stack pointer.
+    pub sp: usize,
+    /// When it began.
+    pub time: u64,
+    /// Who traces it.
+    pub marks: Marks,
+}
+
+/// Tracers of a call, by their bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// They want to know of its return.
+    pub wanted: u16,
+    /// They traced it, or a call that it is in.
+    pub inside: u16,
+    /// They trace nothing that it calls.
+    pub not: u16,
+}
+
+impl Marks {
+    fn bits(self) -> u64 {
+        u64::from(self.wanted) | u64::from(self.inside) << 16 | u64::from(self.not) << 32
+    }
+    fn from_bits(bits: u64) -> Self {
+        Self {
+            wanted: bits as u16,
+            inside: (bits >> 16) as u16,
+            not: (bits >> 32) as u16,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    ip: AtomicUsize,
+    parent: AtomicUsize,
+    sp: AtomicUsize,
+    time: AtomicU64,
+    marks: AtomicU64,
+}
+
+/// In `count`: the call on top is just being written. Whoever interrupts that traces nothing.
+const BUSY: usize = 1 << (usize::BITS - 1);
+
+/// The calls of a thread.
+#[derive(Debug)]
+pub struct Returns {
+    slots: Vec<Slot>,
+    count: AtomicUsize,
+    overrun: AtomicU32,
+    /// Stacks begin at multiples of this, a power of two, and are no larger.
+    stack: usize,
+}
+
+impl Returns {
+    /// With room for `depth` calls. `stack`: stacks begin at multiples of this, a power of two, and are no
+    /// larger. `None`: there is no memory.
+    pub fn new(depth: usize, stack: usize) -> Option<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(depth).ok()?;
+        slots.resize_with(depth, Slot::default);
+        Some(Self {
+            slots,
+            count: AtomicUsize::new(0),
+            overrun: AtomicU32::new(0),
+            stack,
+        })
+    }
+
+    /// Call `n`, from the outermost, which is 0.
+    #[inline]
+    pub fn get(&self, n: usize) -> Option<Call> {
+        let slot = self.slots.get(n)?;
+        Some(Call {
+            ip: slot.ip.load(Relaxed),
+            parent: slot.parent.load(Relaxed),
+            sp: slot.sp.load(Relaxed),
+            time: slot.time.load(Relaxed),
+            marks: Marks::from_bits(slot.marks.load(Relaxed)),
+        })
+    }
+
+    /// How many there are. One that is just being written does not count.
+    #[inline]
+    pub fn depth(&self) -> usize {
+        let count = self.count.load(Relaxed);
+        if count & BUSY != 0 {
+            (count & !BUSY) - 1
+        } else {
+            count
+        }
+    }
+
+    /// How many calls found no room.
+    pub fn overrun(&self) -> u32 {
+        self.overrun.load(Relaxed)
+    }
+
+    /// Whether two stack pointers are of one stack. One that is at the end of its stack belongs to it.
+    fn same_stack(&self, one: usize, other: usize) -> bool {
+        (one.wrapping_sub(1) ^ other.wrapping_sub(1)) & !(self.stack - 1) == 0
+    }
+
+    /// A function begins at the stack pointer `sp`; `tail`: it returns to the trampoline, so it was jumped to
+    /// by one that is here. Stale calls are forgotten. How many calls it is in; `None`: it cannot be traced,
+    /// because there is no room, or because it has interrupted [`Self::push`].
+    #[inline]
+    pub fn enter(&self, sp: usize, tail: bool) -> Option<usize> {
+        let before = self.count.load(Relaxed);
+        if before & BUSY != 0 {
+            return None;
+        }
+        let mut count = before;
+        while count > 0
+            && let Some(top) = self.slots.get(count - 1).map(|slot| slot.sp.load(Relaxed))
+            && (top < sp || top == sp && !tail)
+            && self.same_stack(top, sp)
+        {
+            count -= 1;
+        }
+        if count != before {
+            self.count.store(count, Relaxed);
+        }
+        if count == self.slots.len() {
+            self.overrun
+                .store(self.overrun.load(Relaxed).wrapping_add(1), Relaxed);
+            return None;
+        }
+        Some(count)
+    }
+
+    /// Puts a call on top, after [`Self::enter`] has said how many there are.
+    #[inline]
+    pub fn push(&self, depth: usize, call: Call) {
+        let Some(slot) = self.slots.get(depth) else {
+            return;
+        };
+        // An interrupt before the mark uses this place, but gives it back. After it, it must not.
+        self.count.store((depth + 1) | BUSY, Relaxed);
+        order();
+        slot.ip.store(call.ip, Relaxed);
+        slot.parent.store(call.parent, Relaxed);
+        slot.sp.store(call.sp, Relaxed);
+        slot.time.store(call.time, Relaxed);
+        slot.marks.store(call.marks.bits(), Relaxed);
+        order();
+        self.count.store(depth + 1, Relaxed);
+    }
+
+    /// A function has returned to the trampoline, and its stack pointer is `sp` again: its number and itself,
+    /// or `None` if nothing is known of it. What is above it is stale.
+    #[inline]
+    pub fn returned(&self, sp: usize) -> Option<(usize, Call)> {
+        let found = (0..self.depth()).rev().find(|n| {
+            let slot = self.slots.get(*n);
+            slot.is_some_and(|slot| slot.sp.load(Relaxed) == sp)
+        })?;
+        Some((found, self.get(found)?))
+    }
+
+    /// Only the first `depth` calls are left.
+    #[inline]
+    pub fn cut(&self, depth: usize) {
+        order();
+        self.count.store(depth, Relaxed);
+    }
+
+    /// For a backtrace, which has found the address of the trampoline where the return address of a function
+    /// is expected: the real one. The function's stack pointer was `least` or a little more.
+    pub fn original(&self, least: usize, trampoline: usize) -> Option<usize> {
+        let mut found = None;
+        for call in (0..self.depth()).rev().filter_map(|n| self.get(n)) {
+            match found {
+                None if call.sp >= least && self.same_stack(call.sp, least) => found = Some(call.sp),
+                // A function that jumped to the one before.
+                Some(sp) if call.sp == sp => {}
+                None => continue,
+                Some(_) => return None,
+            }
+            if call.parent != trampoline {
+                return Some(call.parent);
+            }
+        }
+        None
+    }
+}
+
+/// What is stored before it is stored before what is stored after it, as an interrupt of this CPU sees it.
+#[inline(always)]
+fn order() {
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STACK: usize = 0x8000;
+    const BASE: usize = 0x10_0000;
+    const TRAMPOLINE: usize = 0x77;
+
+    fn call(sp: usize, parent: usize) -> Call {
+        Call {
+            ip: sp ^ 0xff00_0000,
+            parent,
+            sp,
+            time: 5,
+            marks: Marks {
+                wanted: 1,
+                inside: 0x8000,
+                not: 0x1234,
+            },
+        }
+    }
+
+    fn begin(returns: &Returns, sp: usize, parent: usize) -> Option<usize> {
+        let depth = returns.enter(sp, parent == TRAMPOLINE)?;
+        returns.push(depth, call(sp, parent));
+        Some(depth)
+    }
+
+    fn end(returns: &Returns, sp: usize) -> Option<usize> {
+        let (depth, found) = returns.returned(sp)?;
+        assert_eq!(found, call(sp, found.parent));
+        returns.cut(depth);
+        Some(found.parent)
+    }
+
+    fn new(depth: usize) -> Returns {
+        Returns::new(depth, STACK).unwrap()
+    }
+
+    #[test]
+    fn calls_return_in_their_order() {
+        let returns = new(3);
+        assert_eq!(begin(&returns, BASE + 0x300, 1), Some(0));
+        assert_eq!(begin(&returns, BASE + 0x200, 2), Some(1));
+        assert_eq!(end(&returns, BASE + 0x200), Some(2));
+        assert_eq!(begin(&returns, BASE + 0x200, 3), Some(1));
+        assert_eq!(begin(&returns, BASE + 0x100, 4), Some(2));
+        assert_eq!(returns.depth(), 3);
+        // There is no room for more.
+        assert_eq!(begin(&returns, BASE + 0x80, 5), None);
+        assert_eq!(returns.overrun(), 1);
+        assert_eq!(end(&returns, BASE + 0x100), Some(4));
+        assert_eq!(end(&returns, BASE + 0x200), Some(3));
+        assert_eq!(end(&returns, BASE + 0x300), Some(1));
+        assert_eq!(end(&returns, BASE + 0x300), None);
+        assert_eq!((returns.depth(), returns.overrun()), (0, 1));
+    }
+
+    #[test]
+    fn tail_calls_return_one_after_the_other() {
+        let returns = new(4);
+        begin(&returns, BASE + 0x300, 1);
+        begin(&returns, BASE + 0x300, TRAMPOLINE);
+        begin(&returns, BASE + 0x300, TRAMPOLINE);
+        assert_eq!(returns.original(BASE + 0x2f0, TRAMPOLINE), Some(1));
+        assert_eq!(end(&returns, BASE + 0x300), Some(TRAMPOLINE));
+        assert_eq!(end(&returns, BASE + 0x300), Some(TRAMPOLINE));
+        assert_eq!(end(&returns, BASE + 0x300), Some(1));
+    }
+
+    #[test]
+    fn what_never_returned_is_forgotten() {
+        let returns = new(8);
+        begin(&returns, BASE + 0x300, 1);
+        begin(&returns, BASE + 0x200, 2);
+        begin(&returns, BASE + 0x100, 3);
+        // A new function where the second was: neither that nor the third can return.
+        assert_eq!(begin(&returns, BASE + 0x200, 4), Some(1));
+        // Above them all.
+        begin(&returns, BASE + 0x180, 5);
+        assert_eq!(end(&returns, BASE + 0x300), Some(1));
+        assert_eq!(returns.depth(), 0);
+    }
+
+    #[test]
+    fn calls_on_another_stack_are_not_stale() {
+        let returns = new(8);
+        begin(&returns, BASE + 0x300, 1);
+        begin(&returns, BASE + STACK + 0x7000, 2);
+        // The end of a stack is not the beginning of the next.
+        assert_eq!(begin(&returns, BASE + 2 * STACK, 3), Some(1));
+        assert_eq!(begin(&returns, BASE + 3 * STACK, 4), Some(2));
+        assert_eq!(end(&returns, BASE + 3 * STACK), Some(4));
+        assert_eq!(end(&returns, BASE + 2 * STACK), Some(3));
+        assert_eq!(end(&returns, BASE + 0x300), Some(1));
+    }
+
+    #[test]
+    fn an_interrupt_of_a_push_traces_nothing() {
+        let returns = new(8);
+        begin(&returns, BASE + 0x300, 1);
+        returns.count.store(2 | BUSY, Relaxed);
+        assert_eq!(returns.depth(), 1);
+        assert_eq!(returns.enter(BASE + 0x100, false), None);
+        assert_eq!(returns.overrun(), 0);
+        assert_eq!(returns.original(BASE + 0x2f0, TRAMPOLINE), Some(1));
+    }
+
+    #[test]
+    fn backtraces_find_where_functions_return_to() {
+        let returns = new(8);
+        begin(&returns, BASE + 0x300, 1);
+        begin(&returns, BASE + 0x200, 2);
+        begin(&returns, BASE + STACK + 0x200, 3);
+        assert_eq!(returns.original(BASE + STACK + 0x1f8, TRAMPOLINE), Some(3));
+        assert_eq!(returns.original(BASE + 0x200, TRAMPOLINE), Some(2));
+        assert_eq!(returns.original(BASE + 0x201, TRAMPOLINE), Some(1));
+        assert_eq!(returns.original(BASE + 0x301, TRAMPOLINE), None);
+    }
+}
