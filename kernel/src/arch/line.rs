@@ -1,6 +1,6 @@
 //! What drivers and other CPUs connect to interrupts, where each has a number of the controller's.
 
-use super::events;
+use crate::arch::events;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
