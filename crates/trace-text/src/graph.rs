@@ -52,7 +52,10 @@ pub const NAMES: [(&str, GraphOptions); 10] = [
 
 impl GraphOptions {
     /// What is on at first.
-    pub const DEFAULT: Self = Self::CPU.union(Self::OVERHEAD).union(Self::DURATION).union(Self::IRQS);
+    pub const DEFAULT: Self = Self::CPU
+        .union(Self::OVERHEAD)
+        .union(Self::DURATION)
+        .union(Self::IRQS);
 }
 
 /// Calls this deep are remembered until their return.

@@ -1,8 +1,8 @@
 //! The table of sites: where functions of the kernel can call tracers. The build makes it after linking
 //! (`tools/symbols/src/sites.rs`): how many there are, then for each its distance from the table, ascending.
 
-use crate::arch::irq;
 use super::imp::exits::Exit;
+use crate::arch::irq;
 use crate::sched::{preempt, switch_preempted};
 use crate::sync::Once;
 use limen_entry::ThreadFlags;

@@ -1,8 +1,8 @@
 //! Where backtraces begin: each architecture's `stack`, which knows how frames are chained, with what is made
 //! of it alike on all.
 
-use super::imp::{exits, sites};
 use super::imp::stack::{AT_ENTRY, RETURN_ADDRESS, frame_pointer};
+use super::imp::{exits, sites};
 use crate::sched::preempt;
 use crate::trace::backtrace::Start;
 
@@ -14,7 +14,9 @@ fn original(fp: usize, ip: usize) -> usize {
         return ip;
     }
     let returns = preempt::current_info().returns.get();
-    returns.and_then(|returns| returns.original(fp + AT_ENTRY, trampoline)).unwrap_or(ip)
+    returns
+        .and_then(|returns| returns.original(fp + AT_ENTRY, trampoline))
+        .unwrap_or(ip)
 }
 
 /// A backtrace from the frame at `fp` on.

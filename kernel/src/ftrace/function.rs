@@ -158,7 +158,11 @@ impl Inner {
 
     /// As the tracer `function_graph`.
     fn begin_graph(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
-        graph::record(instance, self.filter.effective().map_err(errno)?, self.pids.filter()?)?;
+        graph::record(
+            instance,
+            self.filter.effective().map_err(errno)?,
+            self.pids.filter()?,
+        )?;
         self.running = Some(Running::Graph);
         Ok(())
     }

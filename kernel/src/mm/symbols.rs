@@ -131,7 +131,11 @@ impl Symbol {
             return self.write(offset, out);
         }
         out.write_str(&limen_symbols::short(&path))?;
-        if offset { write!(out, "+{behind:#x}") } else { Ok(()) }
+        if offset {
+            write!(out, "+{behind:#x}")
+        } else {
+            Ok(())
+        }
     }
 }
 

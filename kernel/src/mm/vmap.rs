@@ -233,7 +233,10 @@ pub fn map_device(phys: u64, size: usize) -> *mut u8 {
 /// Maps `pages` pages of ordinary memory, to be read and written, for a while: until they are freed, which
 /// leaves their frames alone. `each` calls its argument with each of them in turn, as long as that says
 /// `true`. `None`: there is no room, or it did not call for all.
-pub(super) fn map(pages: usize, each: impl FnOnce(&mut dyn FnMut(PhysAddr) -> bool) -> bool) -> Option<usize> {
+pub(super) fn map(
+    pages: usize,
+    each: impl FnOnce(&mut dyn FnMut(PhysAddr) -> bool) -> bool,
+) -> Option<usize> {
     let at = reserve(pages, false, Zone::General)?;
     let mut next = at;
     let done = each(&mut |frame| {

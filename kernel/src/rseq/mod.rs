@@ -25,8 +25,8 @@ use crate::arch::{mmu::USER_END, smp};
 use crate::mm::{AddressSpace, Told};
 use crate::sched::{self, CpuSet};
 use crate::signal;
-use crate::tracepoint;
 use crate::task::{CurrentTask, Task, current};
+use crate::tracepoint;
 use alloc::sync::Arc;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -425,7 +425,9 @@ fn finish(task: &Task, frame: &mut Frame, done: &Done, event: Event, asked: Aske
     if done.wrote_ids {
         all.ids.add();
         task.rseq.counts.ids.add();
-        tracepoint!(rseq::RseqUpdate { cpu_id: sched::this_cpu().id as i32 });
+        tracepoint!(rseq::RseqUpdate {
+            cpu_id: sched::this_cpu().id as i32
+        });
     }
     if done.checked {
         all.checks.add();

@@ -5,8 +5,8 @@
 pub mod access;
 pub mod creds;
 pub mod dispatch;
-pub mod everyone;
 mod events;
+pub mod everyone;
 pub mod exec;
 pub mod exit;
 pub mod fork;

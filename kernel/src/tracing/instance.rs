@@ -2,8 +2,8 @@
 
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
-use super::event::state::InInstance;
 use super::errors::Reports;
+use super::event::state::InInstance;
 use super::tracers::{self, Tracer};
 use super::waiting::Waiting;
 use super::{marker, read};

@@ -9,8 +9,8 @@
 pub mod buffer;
 pub mod clock;
 mod errors;
-mod instance;
 pub mod event;
+mod instance;
 pub mod marker;
 pub mod names;
 pub mod read;

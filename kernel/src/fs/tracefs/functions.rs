@@ -42,22 +42,38 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "set_ftrace_filter",
         only_top: false,
-        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Calls(Which::Filter))),
+        node: |instance| {
+            special(BOTH, instance, |used, flags| {
+                open(used, flags, Set::Calls(Which::Filter))
+            })
+        },
     },
     Row {
         name: "set_ftrace_notrace",
         only_top: false,
-        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Calls(Which::Notrace))),
+        node: |instance| {
+            special(BOTH, instance, |used, flags| {
+                open(used, flags, Set::Calls(Which::Notrace))
+            })
+        },
     },
     Row {
         name: "set_graph_function",
         only_top: true,
-        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Graph(Which::Filter))),
+        node: |instance| {
+            special(BOTH, instance, |used, flags| {
+                open(used, flags, Set::Graph(Which::Filter))
+            })
+        },
     },
     Row {
         name: "set_graph_notrace",
         only_top: true,
-        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Graph(Which::Notrace))),
+        node: |instance| {
+            special(BOTH, instance, |used, flags| {
+                open(used, flags, Set::Graph(Which::Notrace))
+            })
+        },
     },
     Row {
         name: "max_graph_depth",

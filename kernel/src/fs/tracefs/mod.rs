@@ -2,10 +2,10 @@
 //! `/sys/kernel/tracing`, and on its own under debugfs. `instance` is the directory of an instance; a room
 //! that traces adds its files there with [`register`]. `docs/tracing.md` lists them.
 
+mod errors;
 mod event_dirs;
 mod event_files;
 mod event_sets;
-mod errors;
 mod events;
 mod functions;
 mod instance;

@@ -80,7 +80,11 @@ pub fn bench(options: &BenchOptions) -> Result<i32> {
         return rseq::bench(options);
     }
     let mut arches = Arch::chosen(options.arch);
-    let compares = !(options.check || options.update_limits || options.map || options.trace || options.profile.is_some());
+    let compares = !(options.check
+        || options.update_limits
+        || options.map
+        || options.trace
+        || options.profile.is_some());
     let lean = options.kernel.as_deref() == Some(LEAN.as_ref());
     if lean || compares && options.against.iter().any(|a| a == LEAN) {
         arches = lean::only_those(arches)?;

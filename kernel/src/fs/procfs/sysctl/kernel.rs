@@ -5,9 +5,9 @@ use super::{Kind, Number, Setting};
 use crate::driver::kmsg;
 use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
 use crate::task::creds::cap;
+use crate::task::seccomp::ACTIONS_LOGGED;
 use crate::task::uts;
 use crate::task::{creds, exec, fork, pid};
-use crate::task::seccomp::ACTIONS_LOGGED;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -111,7 +111,9 @@ fn set_domainname(name: &[u8]) -> Result<(), Errno> {
 const ACTIONS: usize = limen_bpf::verdict::ACTIONS_AVAIL.len() + 1;
 
 fn actions_logged() -> Vec<u8> {
-    Logged::from_bits(ACTIONS_LOGGED.load(Relaxed)).to_string().into_bytes()
+    Logged::from_bits(ACTIONS_LOGGED.load(Relaxed))
+        .to_string()
+        .into_bytes()
 }
 
 fn set_actions_logged(names: &[u8]) -> Result<(), Errno> {
