@@ -1,6 +1,6 @@
 //! What a function is called for short, where lists are of names without spaces: `schedule` for
-//! `limen_kernel::sched::run::schedule`, `File::read` for a method, of a trait as well, `run::{closure#0}` for a
-//! closure. What is generic has no parameters. Several functions may have one name.
+//! `limen_kernel::sched::run::schedule`, `File::read` for a method, of a trait as well, `run::{closure#0}`
+//! for a closure. What is generic has no parameters. Several functions may have one name.
 
 use alloc::string::String;
 
@@ -136,13 +136,13 @@ mod tests {
             ),
             ("limen_kernel::boot::start::{closure#0}", "start::{closure#0}"),
             (
-                "<limen_kernel::boot::selftest::run as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}",
+                "<limen_kernel::boot::run as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}",
                 "run::{shim:vtable#0}",
             ),
             ("<&str as core::fmt::Display>::fmt", "str::fmt"),
             ("<[u8] as core::fmt::Debug>::fmt", "u8::fmt"),
             (
-                "<alloc::boxed::Box<dyn core::ops::FnOnce() -> bool + Send> as core::ops::FnOnce<()>>::call_once",
+                "<alloc::boxed::Box<dyn core::FnOnce() -> bool + Send> as core::FnOnce<()>>::call_once",
                 "Box::call_once",
             ),
             ("memcpy", "memcpy"),

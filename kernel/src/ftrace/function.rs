@@ -1,4 +1,5 @@
-//! The tracer `function`: records each call of the functions that an instance's filters choose, with who called.
+//! The tracer `function`: records each call of the functions that an instance's filters choose, with who
+//! called.
 
 use super::graph;
 use super::guard::Guard;

@@ -1,6 +1,6 @@
-//! Keeps a tracer from tracing itself: what it calls may be traced by it. Each tracer has a guard of its own, so
-//! that others see what it calls; and each context its own bit in it, so that an interrupt that comes while the
-//! tracer runs is traced.
+//! Keeps a tracer from tracing itself: what it calls may be traced by it. Each tracer has a guard of its own,
+//! so that others see what it calls; and each context its own bit in it, so that an interrupt that comes
+//! while the tracer runs is traced.
 
 use crate::arch::smp;
 use crate::sched::preempt::{self, HARDIRQ_MASK, NMI_MASK};

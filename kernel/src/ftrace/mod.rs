@@ -1,5 +1,5 @@
-//! Function tracing: at the beginning of each function is a site that can call a tracer (`arch::sites`), which
-//! costs nothing for functions without one, and for others only what their own tracers cost.
+//! Function tracing: at the beginning of each function is a site that can call a tracer (`arch::sites`),
+//! which costs nothing for functions without one, and for others only what their own tracers cost.
 //!
 //! * [`target`]: what a site calls, a tracer or several;
 //! * [`site`]: setting that, while all CPUs run;

@@ -1,4 +1,5 @@
-//! All tracers of functions, and what each site calls because of them: the decisions are `limen_trace_sites`'s.
+//! All tracers of functions, and what each site calls because of them: the decisions are
+//! `limen_trace_sites`'s.
 
 use super::site::{self, Change};
 use super::target::Target;
@@ -145,8 +146,8 @@ pub fn change(of: &Registered, set: Effective) -> Result<(), Errno> {
     carry_out(plan, &state.targets)
 }
 
-/// Ends it: when this returns its target is not called any more, and nobody here refers to it. `Err`: there is
-/// no memory to change the sites with, and it goes on. May sleep.
+/// Ends it: when this returns its target is not called any more, and nobody here refers to it. `Err`: there
+/// is no memory to change the sites with, and it goes on. May sleep.
 pub fn remove(of: Registered) -> Result<(), (Registered, Errno)> {
     let mut state = STATE.lock();
     let state = &mut *state;

@@ -1,7 +1,7 @@
-//! The sites: which target each of them calls. Targets change while all CPUs run. A site's slot always has the
-//! address of a target that is there: it is written before the instruction that calls, and a CPU that has
-//! executed that instruction but not yet read the slot finds what is there then. From before it reads the slot
-//! until the target's handler has returned, preemption is off, so that a grace period waits for it.
+//! The sites: which target each of them calls. Targets change while all CPUs run. A site's slot always has
+//! the address of a target that is there: it is written before the instruction that calls, and a CPU that has
+//! executed that instruction but not yet read the slot finds what is there then. From before it reads the
+//! slot until the target's handler has returned, preemption is off, so that a grace period waits for it.
 
 use super::target::Target;
 use crate::arch::patch;
@@ -53,8 +53,9 @@ pub fn are_intact() -> bool {
     })
 }
 
-/// Each site of `changes`, which are numbers in ascending order, gets its new target. When it returns no CPU is
-/// in a target that has been replaced, and the next call of each function sees its new one. Thread; may sleep.
+/// Each site of `changes`, which are numbers in ascending order, gets its new target. When it returns no CPU
+/// is in a target that has been replaced, and the next call of each function sees its new one. Thread; may
+/// sleep.
 /// `ENOMEM`: nothing has changed.
 pub fn change(changes: &[Change]) -> Result<(), Errno> {
     let mut targets = TARGETS.lock();
@@ -120,7 +121,8 @@ fn switch(text: &Writable, list: &[usize], call: bool) {
         return;
     }
     // The last phase comes twice: an emulator (QEMU before 8.1) may have read what was there before while it
-    // translated, and keep that until there is another store. After all CPUs were interrupted none still does.
+    // translated, and keep that until there is another store. After all CPUs were interrupted none still
+    // does.
     for phase in (0..PHASES).chain([PHASES - 1]) {
         for (n, site) in list.iter().enumerate() {
             let place = sites::place(*site);

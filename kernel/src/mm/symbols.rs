@@ -119,8 +119,8 @@ impl Symbol {
         }
     }
 
-    /// Writes its short name, which has no spaces, with how far behind the symbol's beginning it is or without.
-    /// Allocates.
+    /// Writes its short name, which has no spaces, with how far behind the symbol's beginning it is or
+    /// without. Allocates.
     pub fn write_short(self, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
         let known = table().filter(|_| !init_memory::is_freed(self.0) && !vmap::contains(self.0));
         let Some((table, (index, behind))) = known.and_then(|t| Some((t, t.lookup(self.0 as u64)?))) else {

@@ -1,5 +1,5 @@
-//! Changing the kernel's text while it is executed. It stays read-only and executable where it is; it is written
-//! through a second mapping, which is never executed and lasts as long as the change.
+//! Changing the kernel's text while it is executed. It stays read-only and executable where it is; it is
+//! written through a second mapping, which is never executed and lasts as long as the change.
 
 use super::linear::each_run;
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, vmap};
@@ -51,8 +51,8 @@ impl Writable {
         unsafe { &*(self.place(text, size_of::<usize>()) as *const AtomicUsize) }
     }
 
-    /// What was written to the page with the text at `at` is what CPUs fetch from now on, but for what they have
-    /// fetched already.
+    /// What was written to the page with the text at `at` is what CPUs fetch from now on, but for what they
+    /// have fetched already.
     pub fn written(&self, at: usize) {
         let page = at & !(PAGE_SIZE - 1);
         each_page(&(page..page + PAGE_SIZE), |phys| {

@@ -32,8 +32,8 @@ use driver::want;
 #[must_use]
 pub struct Reader(PhantomData<*const ()>);
 
-/// Begins to read. In any context but idle. A reader in an NMI handler has ended before what the NMI came upon
-/// goes on and could report a quiescent state.
+/// Begins to read. In any context but idle. A reader in an NMI handler has ended before what the NMI came
+/// upon goes on and could report a quiescent state.
 #[inline(always)]
 pub fn read() -> Reader {
     preempt::disable();

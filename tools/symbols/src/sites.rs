@@ -1,7 +1,7 @@
-//! Sites: the places at the beginning of functions where the kernel can call a tracer. The compiler lists them
-//! by absolute address; [`embed`] checks each, makes the instructions ready that never change afterwards, and
-//! puts the kernel's own table in the list's place: how many there are, then for each its distance from the
-//! table in bytes, ascending, 32 bits each.
+//! Sites: the places at the beginning of functions where the kernel can call a tracer. The compiler lists
+//! them by absolute address; [`embed`] checks each, makes the instructions ready that never change
+//! afterwards, and puts the kernel's own table in the list's place: how many there are, then for each its
+//! distance from the table in bytes, ascending, 32 bits each.
 //!
 //! A *slot* is an aligned word beside each site, which says what the tracer is. Sites of functions that must
 //! not be traced are left out: those outside of `.text`, user code in it, and the tracer itself.
@@ -83,8 +83,8 @@ const ARM64_KEEP: u32 = 0xaa1e_03e9;
 const ARM_KEEP: u32 = 0xe1a0_c00e;
 const ARM_CALL: u32 = 0xeb00_0000;
 const ARM_PASS: u32 = 0xea00_0002;
-/// `mflr r0`; the first half of `addis r2, r12, x`, with which a function begins that makes the address of its
-/// table of contents; it has two such instructions.
+/// `mflr r0`; the first half of `addis r2, r12, x`, with which a function begins that makes the address of
+/// its table of contents; it has two such instructions.
 const POWERPC64_KEEP: u32 = 0x7c08_02a6;
 const POWERPC64_TOC: u16 = 0x3c4c;
 
@@ -219,8 +219,8 @@ fn is_of_tracer(name: &str) -> bool {
 }
 
 /// Checks the site of the function whose first instruction is at `entry` and writes what stays the same.
-/// Returns the address of the site, that of its first instruction; one more on powerpc64 if the slot is as much
-/// farther away as the function's table of contents needs.
+/// Returns the address of the site, that of its first instruction; one more on powerpc64 if the slot is as
+/// much farther away as the function's table of contents needs.
 fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampoline: u64) -> Result<u64> {
     let toc = machine == EM_PPC64 && image.word(entry)? >> 16 == u32::from(POWERPC64_TOC);
     let site = if toc { entry + 8 } else { entry };

@@ -1,7 +1,7 @@
-//! Where functions call tracers. A site is two instructions at a function's first address, which is aligned to
-//! eight bytes; the slot is the eight bytes before it. The first keeps the return address in X9, always; the
-//! second is a `nop`, or a `bl` to [`trace_entry`]: these two may be exchanged while other CPUs execute them
-//! (Arm Architecture Reference Manual, B2.2.5, concurrent modification and execution of instructions).
+//! Where functions call tracers. A site is two instructions at a function's first address, which is aligned
+//! to eight bytes; the slot is the eight bytes before it. The first keeps the return address in X9, always;
+//! the second is a `nop`, or a `bl` to [`trace_entry`]: these two may be exchanged while other CPUs execute
+//! them (Arm Architecture Reference Manual, B2.2.5, concurrent modification and execution of instructions).
 
 use crate::task::ThreadInfo;
 use core::arch::global_asm;

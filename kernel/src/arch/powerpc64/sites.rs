@@ -1,8 +1,9 @@
-//! Where functions call tracers. A site is two instructions at a function's local entry, where calls by name and
-//! through pointers meet; the slot is the eight bytes before its global entry, which is aligned to eight bytes:
-//! two instructions farther away if the function makes the address of its table of contents in between. The
-//! first instruction keeps the return address in r0, always; the second is a `nop`, or a `bl`: these two may be
-//! exchanged while other CPUs execute them (Power ISA 3.1, Book II, 1.7.2: patch class instructions).
+//! Where functions call tracers. A site is two instructions at a function's local entry, where calls by name
+//! and through pointers meet; the slot is the eight bytes before its global entry, which is aligned to eight
+//! bytes: two instructions farther away if the function makes the address of its table of contents in
+//! between. The first instruction keeps the return address in r0, always; the second is a `nop`, or a `bl`:
+//! these two may be exchanged while other CPUs execute them (Power ISA 3.1, Book II, 1.7.2: patch class
+//! instructions).
 
 use super::stack::LEAST;
 use crate::sched::cpu::CpuLocal;

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 const DIVIDE: u8 = 0;
 const DEBUG: u8 = 1;
 const NMI: u8 = 2;
-pub(super) const BREAKPOINT: u8 = 3;
+const BREAKPOINT: u8 = 3;
 const OVERFLOW: u8 = 4;
 const BOUND: u8 = 5;
 const INVALID_OPCODE: u8 = 6;
@@ -88,7 +88,7 @@ pub fn trap<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
         threshold::fault::<TRACKED>(frame, |frame| page_fault(frame, addr, error, access, from_user));
     } else if vector == DEBUG {
         threshold::fault_irqs_off::<TRACKED>(frame, debug);
-    } else if !super::sites::passes(frame, vector) {
+    } else if vector != BREAKPOINT || frame.cs & 3 != 0 || !super::sites::passes(frame) {
         fault::<TRACKED>(frame, vector, error);
     }
 }

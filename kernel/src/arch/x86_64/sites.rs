@@ -1,13 +1,13 @@
-//! Where functions call tracers. A site is a five-byte `nop` at a function's first address, which is aligned to
-//! eight bytes; the slot is the eight bytes before it. A traced function's site calls [`trace_entry`] instead.
+//! Where functions call tracers. A site is a five-byte `nop` at a function's first address, which is aligned
+//! to eight bytes; the slot is the eight bytes before it. A traced function's site calls [`trace_entry`]
+//! instead.
 //!
 //! Text is changed while other CPUs execute it. A store to part of an aligned quadword is seen as a whole
 //! (AMD64 Architecture Programmer's Manual, volume 2, 7.6.1), but Intel's manual (volume 3, 9.1.3) promises
-//! nothing for CPUs that have not been made to forget what they fetched ahead. So a breakpoint comes first, one
-//! byte; then the four bytes behind it; then the first of them, and all CPUs serialise after each. A CPU that
-//! meets the breakpoint goes on behind the site, as if there were no tracer.
+//! nothing for CPUs that have not been made to forget what they fetched ahead. So a breakpoint comes first,
+//! one byte; then the four bytes behind it; then the first of them, and all CPUs serialise after each. A CPU
+//! that meets the breakpoint goes on behind the site, as if there were no tracer.
 
-use super::exception::BREAKPOINT;
 use super::frame::Frame;
 use crate::arch::site_table::TABLE;
 use crate::sched::cpu::CpuLocal;
@@ -103,13 +103,10 @@ pub fn is_off(word: Value) -> bool {
     word & MASK == NOP
 }
 
-/// In kernel mode: the exception is a site's that is being changed, and its CPU goes on behind it. Called
+/// A breakpoint in kernel mode: it is a site's that is being changed, and its CPU goes on behind it. Called
 /// before the threshold, which may have such a site itself.
 #[inline(always)]
-pub fn passes(frame: &mut Frame, vector: u8) -> bool {
-    if vector != BREAKPOINT || frame.cs & 3 != 0 {
-        return false;
-    }
+pub fn passes(frame: &mut Frame) -> bool {
     let site = frame.rip - 1;
     if TABLE.site(TABLE.search(site)) != Some(site) {
         return false;
@@ -136,8 +133,8 @@ pub fn is_trampoline(ip: usize) -> bool {
 pub const PARENT: isize = 2;
 
 // `trace_entry` is called by a site: on the stack is where the function goes on, above that where it returns
-// to. Preemption is off from before the slot is read until the tracer has returned, so that the tracers' owner
-// can wait for all of them (`trace/site.rs`). The tracer is called with the site, the function's return
+// to. Preemption is off from before the slot is read until the tracer has returned, so that the tracers'
+// owner can wait for all of them (`trace/site.rs`). The tracer is called with the site, the function's return
 // address, itself and the `Entry`.
 global_asm!(
     r#"

@@ -1,4 +1,5 @@
-//! Which functions are traced: the files of filters, the lists of processes, and what there is to choose from.
+//! Which functions are traced: the files of filters, the lists of processes, and what there is to choose
+//! from.
 
 use super::instance::{Row, number, setting, shown, special};
 use super::{BOTH, READ};

@@ -39,6 +39,7 @@ pub struct Event {
 }
 
 /// The fields of an event.
+#[allow(clippy::large_enum_variant, reason = "nearly all events are those of calls")]
 pub enum Fields {
     /// Those of a declared one.
     Declared(&'static [Field]),

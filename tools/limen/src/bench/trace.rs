@@ -1,5 +1,5 @@
-//! `limen bench --trace`: what a call of a traced function costs, by how many tracers it has and how many trace
-//! other functions. The kernel measures it itself, as one of its self-tests, with a clock that counts
+//! `limen bench --trace`: what a call of a traced function costs, by how many tracers it has and how many
+//! trace other functions. The kernel measures it itself, as one of its self-tests, with a clock that counts
 //! instructions.
 
 use anyhow::{Context, Result, bail};
@@ -94,7 +94,7 @@ fn unequal(rows: &[(Row, Cost)]) -> Option<String> {
                 (low.min(took / calls), high.max(took.div_ceil(*calls)))
             });
         (high > low + 1).then(|| {
-            format!("with {relevant} tracers of it, a call takes {low} to {high} instructions, by tracers of others")
+            format!("{relevant} tracers: {low} to {high} instructions a call, by how many trace others")
         })
     };
     [0, 1].into_iter().find_map(same)
