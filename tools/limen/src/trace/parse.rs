@@ -83,10 +83,16 @@ pub fn parse(text: &[u8]) -> Trace {
     reader.finish()
 }
 
-/// Lines around those of `function_graph`: changes of threads, marks of interrupts; lines of stacks.
+/// Lines around the others: changes of threads and marks of interrupts with `function_graph`, stacks, where
+/// records of a CPU begin or are lost.
 fn is_furniture(line: &str) -> bool {
     let line = line.trim();
-    line.starts_with("-----") || line.contains(" => ") || line.starts_with("=> ") || line.contains("====")
+    line.starts_with("CPU:")
+        || line.starts_with("##### CPU")
+        || line.starts_with("-----")
+        || line.contains(" => ")
+        || line.starts_with("=> ")
+        || line.contains("====")
 }
 
 /// `123.456789`, or a number alone (a clock that counts), as nanoseconds.

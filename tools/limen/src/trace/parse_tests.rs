@@ -8,6 +8,7 @@ pub const FUNCTION: &str = "\
 #
 #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
 #              | |         |   |||||     |         |
+CPU:0 [LOST 6235 EVENTS]
              cat-13      [000] .....    13.841540: Program::open <-execve
          a b-c d-14      [001] d..1.    13.841571: open::{closure#0} <-open_exec
              cat-13      [000] .....    13.841600: sched_switch: prev_comm=cat [x] ==> next_comm=a <-b

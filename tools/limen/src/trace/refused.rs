@@ -70,8 +70,8 @@ pub fn reason(setting: Option<&Setting>, errno: i32, names: &[u8]) -> String {
         ""
     };
     format!(
-        "{flag} {word}: no {what} of this kernel matches.{pattern}{} All are in the guest's \
-         /sys/kernel/tracing/{list}",
+        "{flag} {word}: no {what} of this kernel matches.{pattern}{} All are in \
+         /sys/kernel/tracing/{list} of the guest",
         advice()
     )
 }
