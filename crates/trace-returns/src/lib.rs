@@ -1,8 +1,9 @@
 //! A thread's calls that are traced until they return (`function_graph`). Each has had its return address
-//! replaced by that of a trampoline; here is where it really returns to, with when it began and who traces it.
+//! replaced by that of a trampoline; here is where it really returns to, with when it began and who traces
+//! it.
 //!
-//! Only the thread itself, and whatever interrupts it, changes its [`Returns`]. An interrupt puts its calls on
-//! top and takes all of them away before it ends. Nothing is allocated once there is room.
+//! Only the thread itself, and whatever interrupts it, changes its [`Returns`]. An interrupt puts its calls
+//! on top and takes all of them away before it ends. Nothing is allocated once there is room.
 //!
 //! A call is known by its stack pointer: that of the function when it begins, which it has again when it has
 //! returned. Some calls never return, because their thread left them in another way: they are *stale* once

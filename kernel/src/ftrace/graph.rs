@@ -1,9 +1,10 @@
 //! The tracer `function_graph`: records calls and returns of functions, with how deep they are and how long
-//! they took. A traced function is made to return to `arch::exits`; where it really returns to its thread keeps
-//! (`task::returns`). Functions that were traced return so even after the tracer has ended.
+//! they took. A traced function is made to return to `arch::exits`; where it really returns to its thread
+//! keeps (`task::returns`). Functions that were traced return so even after the tracer has ended.
 //!
 //! All instances share one target of the sites, so that a call is kept once: [`calls`] asks the [`List`] of
-//! those that record. What `set_graph_function`, `set_graph_notrace` and `max_graph_depth` say counts for all.
+//! those that record. What `set_graph_function`, `set_graph_notrace` and `max_graph_depth` say counts for
+//! all.
 
 mod calls;
 pub mod selftest;

@@ -1,5 +1,5 @@
-//! Where traced functions return to, so that their returns are traced: [`return_address`] is in place of their
-//! own return address.
+//! Where traced functions return to, so that their returns are traced: [`return_address`] is in place of
+//! their own return address.
 
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
@@ -41,8 +41,8 @@ pub fn return_address() -> usize {
     return_trampoline as *const () as usize
 }
 
-// A function has returned here. Preemption is off until where it really returns to is known and its return was
-// traced. Until then this frame's return address is this address, which a backtrace understands.
+// A function has returned here. Preemption is off until where it really returns to is known and its return
+// was traced. Until then this frame's return address is this address, which a backtrace understands.
 global_asm!(
     r#"
 .pushsection .text, "ax"

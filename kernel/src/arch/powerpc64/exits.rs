@@ -1,5 +1,5 @@
-//! Where traced functions return to, so that their returns are traced: [`return_address`] is in place of their
-//! own return address.
+//! Where traced functions return to, so that their returns are traced: [`return_address`] is in place of
+//! their own return address.
 
 use super::stack::LEAST;
 use crate::sched::cpu::CpuLocal;
@@ -41,8 +41,8 @@ pub fn return_address() -> usize {
     &raw const return_trampoline as usize
 }
 
-// A function has returned here. LR still is this address. Preemption is off until where it really returns to is
-// known and its return was traced. Until then this address is also this frame's return address, which a
+// A function has returned here. LR still is this address. Preemption is off until where it really returns to
+// is known and its return was traced. Until then this address is also this frame's return address, which a
 // backtrace understands.
 global_asm!(
     r#"
