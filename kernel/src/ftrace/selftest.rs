@@ -135,6 +135,13 @@ fn elsewhere() -> Result<(), &'static str> {
 }
 
 extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
+    look_back();
+    // A frame of its own, in which the backtrace begins.
+    core::hint::black_box(());
+}
+
+#[inline(never)]
+fn look_back() {
     backtrace::walk(stack::here(), |ip| {
         let found = symbols::table().and_then(|table| {
             let (index, _) = table.lookup(ip as u64 - 1)?;

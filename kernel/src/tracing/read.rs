@@ -29,8 +29,11 @@ struct Place {
 /// A walk through a buffer that leaves everything there.
 pub struct Walk {
     places: Vec<Option<Place>>,
-    /// Events that are known to be lost by now, of each CPU.
+    /// How many records it has given.
     given: usize,
+    /// How many it may still give: as many as there were when it began, or it might never end where what it
+    /// calls is traced itself.
+    left: u64,
 }
 
 /// A record of a walk.
@@ -101,7 +104,11 @@ impl Walk {
                 after: Copied::default(),
             }));
         }
-        Ok(Self { places, given: 0 })
+        Ok(Self {
+            places,
+            given: 0,
+            left: counts(buffer, only).0,
+        })
     }
 
     /// Fills all places, and finds the one with the earliest record, and the time of the next of another.
@@ -133,9 +140,13 @@ impl Walk {
     /// `None`: that was all so far.
     pub fn next(&mut self, buffer: &Buffer, f: impl FnOnce(&Step<'_>) -> bool) -> Result<Option<()>, Errno> {
         loop {
+            if self.left == 0 {
+                return Ok(None);
+            }
             let Some((cpu, next)) = self.look(buffer)? else {
                 return Ok(None);
             };
+            self.left -= 1;
             let Some(place) = &mut self.places[cpu] else {
                 continue;
             };
@@ -156,6 +167,7 @@ impl Walk {
             if f(&step) {
                 place.after.is_there = false;
                 self.given += 1;
+                self.left = self.left.saturating_sub(1);
             }
             return Ok(Some(()));
         }

@@ -10,11 +10,12 @@ use crate::check;
 use crate::sched::{online, spawn_kthread, yield_now};
 use crate::selftest::{Test, probe, probe_caller, probe_deep};
 use crate::task::returns::DEPTH;
-use crate::trace::backtrace;
+use crate::trace::{backtrace, symbols};
 use crate::tracing::{self, Instance, read, tracers};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use limen_trace_sites::Error;
 use limen_trace_sites::command::{self, Command, File};
 use limen_trace_sites::filter::{Effective, Which};
 use limen_trace_sites::hash::Hash;
@@ -44,8 +45,13 @@ fn hash(words: &[&str], file: File) -> Result<Hash, &'static str> {
         let Ok(Command::Select(select)) = command::parse(word.as_bytes(), file) else {
             return Err("no command");
         };
-        hash.apply(&names, &select).map_err(|_| "no such function")?;
+        // What the compiler has inlined has no name.
+        match hash.apply(&names, &select) {
+            Ok(()) | Err(Error::Invalid) => {}
+            Err(_) => return Err("no memory"),
+        }
     }
+    check!(words.is_empty() || !hash.is_empty());
     Ok(hash)
 }
 
@@ -240,15 +246,22 @@ fn chosen() -> Result<(), &'static str> {
 /// What was seen, in a number of one digit each.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
+/// Where the function begins in which a return address is.
+fn function_of(ip: usize) -> Option<usize> {
+    let table = symbols::table()?;
+    let (index, _) = table.lookup(ip as u64 - 1)?;
+    Some(table.address(index)? as usize)
+}
+
 extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
     let trampoline = crate::arch::exits::return_address();
     backtrace::walk(stack::here(), |ip| {
-        let near = |function: usize| ip.wrapping_sub(function) < 256;
-        let digit = if near(probe as *const () as usize) {
+        let is = |function: usize| function_of(ip) == Some(function);
+        let digit = if is(probe as *const () as usize) {
             1
-        } else if near(probe_caller as *const () as usize) {
+        } else if is(probe_caller as *const () as usize) {
             2
-        } else if near(traced_back as *const () as usize) {
+        } else if is(traced_back as *const () as usize) {
             3
         } else if ip == trampoline {
             9
