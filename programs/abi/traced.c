@@ -39,7 +39,7 @@ static int put(const char *name, const char *text) {
 
 /* The text of a file, as far as it fits. */
 static char *get(const char *name) {
-    static char text[1 << 16];
+    static char text[1 << 21];
     int fd = open_file(name, O_RDONLY);
     size_t len = 0;
     ssize_t n;

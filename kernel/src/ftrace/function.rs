@@ -6,6 +6,7 @@ use super::guard::Guard;
 use super::ops::{self, Registered, errno};
 use super::target::{Data, Target};
 use crate::arch::sites::Entry;
+use crate::mm::reserve::handling;
 use crate::sync::Mutex;
 use crate::tracing::tracers::{self, Tracer};
 use crate::tracing::{self, Instance, record};
@@ -96,7 +97,8 @@ impl Lists {
         if self.only.is_none() && self.not.is_none() {
             return Ok(None);
         }
-        let copy = |list: &Option<Pids>| list.as_ref().map(Pids::try_clone).transpose().map_err(errno);
+        let copy =
+            |list: &Option<Pids>| handling(|| list.as_ref().map(Pids::try_clone).transpose()).map_err(errno);
         Ok(Some(PidFilter {
             only: copy(&self.only)?,
             not: copy(&self.not)?,
@@ -161,7 +163,7 @@ impl Inner {
     fn begin_graph(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
         graph::record(
             instance,
-            self.filter.effective().map_err(errno)?,
+            handling(|| self.filter.effective()).map_err(errno)?,
             self.pids.filter()?,
         )?;
         self.running = Some(Running::Graph);
@@ -175,7 +177,7 @@ impl Inner {
         }
         let recorder = Recorder::new(instance, self.pids.filter()?);
         let target = Arc::new(Target::new(record, Data::Record(recorder)));
-        let set = self.filter.effective().map_err(errno)?;
+        let set = handling(|| self.filter.effective()).map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
         self.running = Some(Running::Calls { registered, target });
         Ok(())
@@ -190,7 +192,8 @@ impl Functions {
 
     /// What a file of filters holds, for one that is opened to append.
     pub fn hash(&self, which: Which) -> Result<Hash, Errno> {
-        self.0.lock().filter.hash(which).try_clone().map_err(errno)
+        let inner = self.0.lock();
+        handling(|| inner.filter.hash(which).try_clone()).map_err(errno)
     }
 
     /// Calls `f` with the filters.
@@ -201,7 +204,7 @@ impl Functions {
     /// A file of filters that was written is closed. On an error the filters are those of before.
     pub fn set_hash(&self, instance: &Arc<Instance>, which: Which, hash: Hash) -> Result<(), Errno> {
         let mut inner = self.0.lock();
-        let set = inner.filter.effective_with(which, &hash).map_err(errno)?;
+        let set = handling(|| inner.filter.effective_with(which, &hash)).map_err(errno)?;
         match &inner.running {
             None => {}
             Some(Running::Calls { registered, .. }) => ops::change(registered, set)?,

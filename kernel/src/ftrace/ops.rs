@@ -3,7 +3,7 @@
 
 use super::site::{self, Change};
 use super::target::Target;
-use crate::mm::reserve::{room, room_exact};
+use crate::mm::reserve::{handling, room, room_exact};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -51,7 +51,9 @@ impl State {
         let mut sites = Vec::new();
         room_exact(&mut sites, site::count())?;
         sites.extend((0..site::count()).map(|n| (Site(n as u32), true)));
-        self.registry.plan_load(&sites).map_err(errno)?.commit();
+        handling(|| self.registry.plan_load(&sites))
+            .map_err(errno)?
+            .commit();
         Ok(())
     }
 }
@@ -124,10 +126,7 @@ pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
     };
     state.targets[place] = Some(target);
     let added = (|| {
-        let plan = state
-            .registry
-            .plan_add(place, Kind::default(), set)
-            .map_err(errno)?;
+        let plan = handling(|| state.registry.plan_add(place, Kind::default(), set)).map_err(errno)?;
         let tracer = plan.tracer().ok_or(Errno::EINVAL)?;
         carry_out(plan, &state.targets)?;
         Ok(Registered { tracer, place })
@@ -142,7 +141,7 @@ pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
 pub fn change(of: &Registered, set: Effective) -> Result<(), Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
-    let plan = state.registry.plan_change(of.tracer, set).map_err(errno)?;
+    let plan = handling(|| state.registry.plan_change(of.tracer, set)).map_err(errno)?;
     carry_out(plan, &state.targets)
 }
 

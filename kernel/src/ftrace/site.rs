@@ -8,6 +8,7 @@ use crate::arch::patch;
 use crate::arch::site_table::TABLE;
 use crate::arch::sites::{self, PHASES, Value};
 use crate::mm::PAGE_SIZE;
+use crate::mm::reserve::room_exact;
 use crate::mm::text::Writable;
 use crate::rcu;
 use crate::sched::{on_each_cpu, online};
@@ -60,18 +61,16 @@ pub fn are_intact() -> bool {
 pub fn change(changes: &[Change]) -> Result<(), Errno> {
     let mut targets = TARGETS.lock();
     if targets.is_empty() {
-        targets.try_reserve_exact(count()).map_err(|_| Errno::ENOMEM)?;
+        room_exact(&mut *targets, count())?;
         targets.resize(count(), None);
     }
     let mut former = Vec::new();
     let mut begins = Vec::new();
     let mut ends = Vec::new();
     for list in [&mut begins, &mut ends] {
-        list.try_reserve_exact(changes.len()).map_err(|_| Errno::ENOMEM)?;
+        room_exact(list, changes.len())?;
     }
-    former
-        .try_reserve_exact(changes.len())
-        .map_err(|_| Errno::ENOMEM)?;
+    room_exact(&mut former, changes.len())?;
     let all = || {
         changes
             .iter()

@@ -41,6 +41,13 @@ macro_rules! grow {
 
 grow!(Vec, VecDeque);
 
+/// Runs `f`, which handles it if there is no memory for what it allocates: mechanisms in `crates/`, which know
+/// nothing of the kernel.
+#[inline]
+pub fn handling<R>(f: impl FnOnce() -> R) -> R {
+    fallible(f)
+}
+
 /// Reserves room for `more` further elements, perhaps for a few in addition. `ENOMEM`. May sleep.
 #[inline]
 pub fn room(what: &mut impl Grow, more: usize) -> Result<(), Errno> {

@@ -2,6 +2,7 @@
 
 use crate::fs::{self, FdTable, File};
 use crate::mm::copy;
+use crate::mm::reserve::handling;
 use crate::mm::user::{UserPtr, read_bytes};
 use crate::task::creds::cap;
 use crate::task::seccomp::{self, Listener, NewFilter, Refused};
@@ -55,7 +56,7 @@ fn read_program(at: usize) -> Result<Program, Errno> {
     }
     let mut bytes = copy::zeroed(len * Insn::SIZE)?;
     read_bytes(&mut bytes, insns)?;
-    Program::from_bytes(&bytes).map_err(|error| match error {
+    handling(|| Program::from_bytes(&bytes)).map_err(|error| match error {
         limen_bpf::Error::NoMemory => Errno::ENOMEM,
         _ => Errno::EINVAL,
     })

@@ -10,6 +10,7 @@ use crate::ftrace::function::{Functions, List};
 use crate::ftrace::graph;
 use crate::ftrace::ops::{self, errno};
 use crate::ftrace::{names, site};
+use crate::mm::reserve::handling;
 use crate::sync::Mutex;
 use crate::tracing::{Instance, Use};
 use alloc::sync::Arc;
@@ -199,7 +200,10 @@ impl Written {
             Set::Graph(_) => Kind::Graph,
         };
         match command::parse(word, kind).map_err(errno)? {
-            Command::Select(select) => hash.apply(&names::known()?, &select).map_err(errno),
+            Command::Select(select) => {
+                let names = names::known()?;
+                handling(|| hash.apply(&names, &select)).map_err(errno)
+            }
             Command::Probe { .. } => Err(Errno::EINVAL),
         }
     }
