@@ -103,7 +103,7 @@ fn functions() {
     );
     assert_eq!(shown(usual - Options::CONTEXT_INFO), "schedule <-sys_read\n");
     assert_eq!(shown(usual | Options::RAW), "7 1 12345678900 1000 2012\n");
-    let addresses = shown(usual - Options::CONTEXT_INFO | Options::SYM_ADDR);
+    let addresses = shown((usual - Options::CONTEXT_INFO) | Options::SYM_ADDR);
     assert!(addresses.starts_with("schedule <0") && addresses.contains("1000> <-sys_read <"));
 }
 

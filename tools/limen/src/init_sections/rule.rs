@@ -145,7 +145,7 @@ mod tests {
             freed: 0x2000..0x5000,
             text: 0x2000..0x3000,
             bounds: vec![0x2000, 0x3000, 0x4000],
-            code: vec![0x1000..0x2000],
+            code: Vec::from_iter([(0x1000, 0x2000)].map(|(start, end)| start..end)),
             symbols,
         }
     }

@@ -58,7 +58,11 @@ fn formats(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
     let file = dir.join("trace.json");
     let (ran, rest) = traced(
         guest(),
-        &["--trace=*open*", &format!("--trace-out={}", file.display())],
+        // Some of what each processor's build has not inlined.
+        &[
+            "--trace=*open*,*read*,*path*",
+            &format!("--trace-out={}", file.display()),
+        ],
     )?;
     check(
         "standard error has more than the program's",
