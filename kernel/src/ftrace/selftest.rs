@@ -5,6 +5,7 @@ use super::target::{Data, Target};
 use crate::arch::sites::Entry;
 use crate::arch::{smp, stack};
 use crate::check;
+use crate::mm::reserve::handling;
 use crate::sched::{online, spawn_kthread};
 use crate::selftest::{Test, probe, probe_caller};
 use crate::trace::{backtrace, symbols};
@@ -230,7 +231,8 @@ extern "C" fn count_here(_ip: usize, _parent: usize, _target: &Target, _entry: &
 fn all() -> Result<(), &'static str> {
     let target = Arc::new(Target::new(count_here, Data::None));
     let every = |target: Option<&Arc<Target>>| -> Vec<Change> {
-        (0..site::count()).map(|n| (n, target.cloned())).collect()
+        // As large as there are functions, and only a test.
+        handling(|| (0..site::count()).map(|n| (n, target.cloned())).collect())
     };
     beside_calls(|| {
         for _ in 0..3 {

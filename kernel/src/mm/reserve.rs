@@ -41,8 +41,8 @@ macro_rules! grow {
 
 grow!(Vec, VecDeque);
 
-/// Runs `f`, which handles it if there is no memory for what it allocates: mechanisms in `crates/`, which know
-/// nothing of the kernel.
+/// Runs `f`, which handles it if there is no memory for what it allocates: mechanisms in `crates/`, which
+/// know nothing of the kernel.
 #[inline]
 pub fn handling<R>(f: impl FnOnce() -> R) -> R {
     fallible(f)

@@ -24,6 +24,13 @@ const TRACER: [&str; 8] = [
     "limen_trace_",
     "__rustc::",
 ];
+/// What runs where its CPU is idle, as context tracking sees it: no grace period waits for a tracer there.
+const IDLE: [&str; 4] = [
+    "limen_kernel::arch::imp::irq::",
+    "limen_kernel::arch::irq_calls::",
+    "limen_kernel::sched::context::",
+    "limen_kernel::sync::lockdep::",
+];
 /// What copies and fills memory: the compiler makes calls of it anywhere. Names begin so.
 const MEMORY: [&str; 3] = ["mem", "bcmp", "__aeabi_mem"];
 
@@ -185,7 +192,7 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
         let name = functions
             .get(&entry)
             .with_context(|| format!("the site at {entry:#x} is of no function"))?;
-        if !text.contains(&entry) || user.contains(&entry) || is_of_tracer(name) {
+        if !text.contains(&entry) || user.contains(&entry) || is_left_out(name) {
             continue;
         }
         let site = prepare(&mut image, &form, machine, entry, trampoline)
@@ -207,7 +214,7 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
 }
 
 /// Whether a function of this name must not be traced; `<A as B>::f` is of both.
-fn is_of_tracer(name: &str) -> bool {
+fn is_left_out(name: &str) -> bool {
     let name = name.trim_start_matches(['<', '&']);
     if !name.contains("::") {
         return MEMORY.iter().any(|of| name.starts_with(of));
@@ -215,6 +222,7 @@ fn is_of_tracer(name: &str) -> bool {
     let of = name.split_once(" as ").map_or("", |(_, of)| of);
     TRACER
         .iter()
+        .chain(&IDLE)
         .any(|path| name.starts_with(path) || of.starts_with(path))
 }
 

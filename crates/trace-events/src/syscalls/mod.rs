@@ -1,5 +1,5 @@
 //! The events of the system `syscalls`: `sys_enter_NAME` and `sys_exit_NAME` of each system call, made from
-//! [`arguments`]' table.
+//! the table of their arguments.
 
 mod table;
 

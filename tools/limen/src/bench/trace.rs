@@ -93,7 +93,7 @@ fn unequal(rows: &[(Row, Cost)]) -> Option<String> {
             .fold((u64::MAX, 0), |(low, high), (_, (took, calls))| {
                 (low.min(took / calls), high.max(took.div_ceil(*calls)))
             });
-        (high > low + 1).then(|| {
+        (high > low.saturating_add(1)).then(|| {
             format!("{relevant} tracers: {low} to {high} instructions a call, by how many trace others")
         })
     };
