@@ -7,6 +7,7 @@ use super::super::target::{Data, Target};
 use crate::arch::sites::Entry;
 use crate::arch::stack;
 use crate::check;
+use crate::mm::reserve::handling;
 use crate::sched::{online, spawn_kthread, yield_now};
 use crate::selftest::{Test, probe, probe_caller, probe_deep};
 use crate::task::returns::DEPTH;
@@ -82,11 +83,10 @@ impl Traced {
         self.0.turn(false);
         let mut all = Vec::new();
         while read::consume(&self.0.main, None, |entry, lost| {
-            if let Some(entry) = entry.graph_entry() {
-                all.push(Record::Call(entry, lost));
-            } else if let Some(exit) = entry.graph_return() {
-                all.push(Record::Return(exit));
-            }
+            let call = entry.graph_entry().map(|entry| Record::Call(entry, lost));
+            let record = call.or_else(|| entry.graph_return().map(Record::Return));
+            // As many as there are, and only a test.
+            handling(|| all.extend(record));
             true
         })
         .is_some()
