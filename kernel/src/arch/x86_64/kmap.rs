@@ -22,12 +22,13 @@ pub fn ram_ends() -> (u64, u64) {
     (LOW_END.load(Ordering::Relaxed), HIGH_END.load(Ordering::Relaxed))
 }
 
-/// A free range of `size` bytes of RAM between the image's end and 4 GiB.
+/// A free range of `size` bytes of RAM between 1 MiB, below which the firmware has its own, and 4 GiB. Below the
+/// image is room too, and a small machine has it nowhere else.
 #[unsafe(link_section = ".init.text")]
-fn find_room(info: &Info, image_end: u64, size: u64) -> u64 {
+fn find_room(info: &Info, size: u64) -> u64 {
     for range in info.memory() {
         let range_end = (range.start.as_u64() + range.size).min(1 << 32);
-        let mut at = range.start.as_u64().max(image_end);
+        let mut at = range.start.as_u64().max(1 << 20);
         while at + size <= range_end {
             let clash = info
                 .reserved()
@@ -62,7 +63,7 @@ pub unsafe fn build(info: &mut Info) {
     // Per GiB of address space one table of 2 MiB pages; at each range's borders and around the image a few
     // of 4 KiB pages.
     let tables = (top >> 30) + 24 + 2 * info.memory().len() as u64 + ((end - text) >> 21) as u64 * 2;
-    let room = find_room(info, image_phys(end), tables * PAGE);
+    let room = find_room(info, tables * PAGE);
     // The first tables map RAM below 4 GiB at 0.
     let mut b = Tables::new(room as usize, (room + tables * PAGE) as usize, 0);
     let root = b.pages(1);
