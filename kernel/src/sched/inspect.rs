@@ -1,11 +1,12 @@
 //! What a thread does in the kernel and where it left user mode (`/proc/<pid>/syscall`).
 
 use super::entity::on_rq;
-use super::{TaskState, current, preempt};
+use super::{TaskState, WaitQueue, current, preempt};
 use crate::arch::frame::Frame;
 use crate::arch::{irq, switch::user_frame};
 use crate::sync::without_interrupts;
 use crate::task::Task;
+use crate::time::now_ns;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
@@ -32,40 +33,57 @@ impl UserState {
     }
 }
 
-/// How often to look again at a thread that is just leaving its CPU.
-const TRIES: usize = 1000;
+/// How long to sleep before looking again at a thread that waits for its turn, in nanoseconds.
+const TURN_NS: u64 = 1_000_000;
 
-/// How `task` left user mode, where it must have been. `None` unless it sleeps or is the caller itself.
+/// How `task` left user mode, where it must have been. `None` while it runs or is about to; its frame is then its
+/// own. May sleep.
 pub fn user_state(task: &Arc<Task>) -> Option<UserState> {
     let frame = user_frame(task.stack.top());
     if Arc::ptr_eq(task, &current()) {
         // SAFETY: the frame of the system call that the running thread is in, which only that thread uses.
         return Some(UserState::of(unsafe { &*frame }));
     }
+    off_cpu(task, || {
+        // SAFETY: the thread is off its CPU and cannot be woken during this closure, so nobody uses its frame.
+        UserState::of(unsafe { &*frame })
+    })
+}
+
+/// Calls `read` while `task`, another thread than the caller, is off its CPU and cannot be woken: with interrupts
+/// off, under the task's wake lock. A thread that has said that it will sleep or stop, and still runs, is waited
+/// for. `None` if it runs, is being woken, is not started or has ended, or if a fatal signal is pending for the
+/// caller. May sleep.
+pub fn off_cpu<T>(task: &Arc<Task>, read: impl Fn() -> T) -> Option<T> {
     let s = &task.sched;
-    for _ in 0..TRIES {
+    loop {
         let state = s.state();
         if state == TaskState::RUNNING
             || state.intersects(TaskState::WAKING | TaskState::NEW | TaskState::DEAD)
         {
             return None;
         }
-        let found = without_interrupts(|| {
+        let (found, running) = without_interrupts(|| {
             s.wake_lock.lock();
             preempt::disable();
-            let asleep = s.state() == state
-                && s.on_rq.load(Ordering::Acquire) == on_rq::NO
-                && !s.on_cpu.load(Ordering::Acquire);
-            // SAFETY: the thread sleeps and cannot be woken while the lock is held, so nobody uses its frame.
-            let found = asleep.then(|| UserState::of(unsafe { &*frame }));
+            let running = s.on_cpu.load(Ordering::Acquire);
+            let asleep = s.state() == state && s.on_rq.load(Ordering::Acquire) == on_rq::NO && !running;
+            let found = asleep.then(&read);
             s.wake_lock.unlock();
             preempt::enable_no_resched();
-            found
+            (found, running)
         });
         if found.is_some() {
             return found;
         }
-        irq::spin_hint();
+        if current().fatal_signal_pending() {
+            return None;
+        }
+        // From a CPU it goes soon. One that was preempted on its way to sleep needs a turn, perhaps of this CPU.
+        if running {
+            irq::spin_hint();
+        } else {
+            WaitQueue::new().wait_until_deadline_uninterruptible(now_ns() + TURN_NS, || false);
+        }
     }
-    None
 }
