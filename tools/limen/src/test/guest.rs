@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::Context;
+use super::turns::ShortTurns;
 use crate::arch::Arch;
 use crate::tree;
 
@@ -149,6 +150,7 @@ impl Guest {
             .stderr(Stdio::piped());
         // If this process is killed, the child ends, and with it its machine.
         crate::session::ends_with_us(&mut command, rustix::process::Signal::TERM);
+        let _turns = ShortTurns::begin();
         let mut child = command.spawn().context("cannot start limen run")?;
         let input = std::mem::take(&mut self.input);
         let mut stdin = child.stdin.take().context("no pipe")?;

@@ -26,6 +26,7 @@ mod seccomp;
 pub mod selftests;
 mod stress;
 mod traps;
+mod turns;
 mod width;
 
 pub use cargo::{checking_cargo, checking_path};
