@@ -16,8 +16,8 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module, patch, platform,
-    serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module, patch,
+    platform, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
