@@ -14,6 +14,7 @@ mod driver;
 mod filter;
 mod fs;
 mod ftrace;
+mod jump_label;
 mod mm;
 mod module;
 mod net;

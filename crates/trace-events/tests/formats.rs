@@ -83,7 +83,7 @@ fn system_calls_have_linux_s_formats() {
     );
     assert!(format.starts_with("name: sys_enter_openat\nID: 700\n"));
     assert!(format.ends_with(
-        "print fmt: \"dfd: 0x%016lx, filename: 0x%016lx, flags: 0x%016lx, mode: 0x%016lx\", \
+        "print fmt: \"dfd: 0x%08lx, filename: 0x%08lx, flags: 0x%08lx, mode: 0x%08lx\", \
          ((unsigned long)(REC->dfd)), ((unsigned long)(REC->filename)), ((unsigned long)(REC->flags)), \
          ((unsigned long)(REC->mode))\n"
     ));

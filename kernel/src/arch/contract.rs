@@ -16,12 +16,14 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, kernel_map, mmu, module, patch, platform,
-    serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module, patch,
+    platform, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
+use crate::arch::jump_table::Jump;
 use crate::arch::tracked::Call;
 use crate::mm::kernel_map::{Area, Image, Run};
+use crate::mm::text::Writable;
 use crate::mm::{PhysAddr, Prot};
 use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
 use crate::signal::{Delivery, Restored};
@@ -85,6 +87,16 @@ owed! {
     sites::Entry::sp => fn(&sites::Entry) -> usize;
     sites::Entry::set_ip => fn(&mut sites::Entry, usize);
     sites::Entry::set_parent => fn(&mut sites::Entry, usize);
+}
+
+// Places that are changed with a key (`jump_table`).
+owed! {
+    /// Bytes of a place.
+    jump_label::SIZE => usize;
+    /// How often all CPUs do `patch::synchronize` while a place is changed.
+    jump_label::PHASES => usize;
+    /// Stores what that phase of its change stores: a jump, or nothing that does anything. Thread.
+    jump_label::store => unsafe fn(&Writable, &Jump, bool, usize);
 }
 
 // The ends of traced functions.

@@ -25,6 +25,7 @@ pub mod devices;
 mod events;
 pub mod index;
 mod irq_calls;
+pub mod jump_table;
 #[cfg(target_pointer_width = "64")]
 mod linear;
 pub mod nofault;

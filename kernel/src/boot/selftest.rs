@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("sched", crate::sched::selftest::TESTS),
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),
+    ("jump_label", crate::jump_label::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest_cost::TESTS),
     ("function_graph", crate::ftrace::graph::selftest::TESTS),

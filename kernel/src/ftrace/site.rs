@@ -4,14 +4,11 @@
 //! slot until the target's handler has returned, preemption is off, so that a grace period waits for it.
 
 use super::target::Target;
-use crate::arch::patch;
 use crate::arch::site_table::TABLE;
 use crate::arch::sites::{self, PHASES, Value};
-use crate::mm::PAGE_SIZE;
 use crate::mm::reserve::room_exact;
 use crate::mm::text::Writable;
 use crate::rcu;
-use crate::sched::{on_each_cpu, online};
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -116,25 +113,11 @@ pub fn change(changes: &[Change]) -> Result<(), Errno> {
 
 /// All of `list` call their targets from now on, or do not, as every CPU sees it.
 fn switch(text: &Writable, list: &[usize], call: bool) {
-    if list.is_empty() {
-        return;
-    }
-    // The last phase comes twice: an emulator (QEMU before 8.1) may have read what was there before while it
-    // translated, and keep that until there is another store. After all CPUs were interrupted none still
-    // does.
-    for phase in (0..PHASES).chain([PHASES - 1]) {
-        for (n, site) in list.iter().enumerate() {
-            let place = sites::place(*site);
-            // SAFETY: the architecture says what may be written there, in this order; all CPUs see each phase
-            // before the next.
-            let word = unsafe { text.word(place) };
-            word.store(sites::word(*site, word.load(Relaxed), call, phase), Release);
-            // Once for each page, with its last.
-            let next = list.get(n + 1).map(|site| sites::place(*site) / PAGE_SIZE);
-            if next != Some(place / PAGE_SIZE) {
-                text.written(place);
-            }
-        }
-        on_each_cpu(online(), &patch::synchronize);
-    }
+    let place = |site: &usize| sites::place(*site);
+    text.exchange(PHASES, list, place, |site, phase| {
+        // SAFETY: the architecture says what may be written there, in this order; all CPUs see each phase
+        // before the next.
+        let word = unsafe { text.word(place(site)) };
+        word.store(sites::word(*site, word.load(Relaxed), call, phase), Release);
+    });
 }

@@ -4,11 +4,16 @@
 use super::linear::each_run;
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, vmap};
 use crate::arch::kernel_map;
-use crate::arch::mmu;
 use crate::arch::sites::Word;
+use crate::arch::{mmu, patch};
+use crate::sched::{on_each_cpu, online};
+use crate::sync::Mutex;
 use core::ops::Range;
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicU8, AtomicUsize};
 use limen_linux_abi::Errno;
+
+/// Held while instructions are exchanged: a word may hold those of two owners.
+static EXCHANGING: Mutex<()> = Mutex::new(());
 
 /// Pages of text that can be written.
 pub struct Writable {
@@ -42,6 +47,15 @@ impl Writable {
         unsafe { &*(self.place(text, size_of::<Word>()) as *const Word) }
     }
 
+    /// A byte of instructions.
+    ///
+    /// # Safety
+    /// As for [`Self::word`].
+    pub unsafe fn byte(&self, text: usize) -> &AtomicU8 {
+        // SAFETY: as in `word`.
+        unsafe { &*(self.place(text, 1) as *const AtomicU8) }
+    }
+
     /// A pointer between instructions.
     ///
     /// # Safety
@@ -49,6 +63,38 @@ impl Writable {
     pub unsafe fn pointer(&self, text: usize) -> &AtomicUsize {
         // SAFETY: as in `word`.
         unsafe { &*(self.place(text, size_of::<usize>()) as *const AtomicUsize) }
+    }
+
+    /// Exchanges instructions while all CPUs may execute them. `store` stores what one phase stores of one
+    /// element of `list`, whose instruction is at `place`: in ascending order. When this returns all CPUs
+    /// execute what the last phase has stored. Thread, interrupts on, and no lock held that an interrupt
+    /// handler takes; may sleep.
+    pub fn exchange<T>(
+        &self,
+        phases: usize,
+        list: &[T],
+        place: impl Fn(&T) -> usize,
+        mut store: impl FnMut(&T, usize),
+    ) {
+        if list.is_empty() {
+            return;
+        }
+        let _exchanging = EXCHANGING.lock();
+        // The last phase comes twice: an emulator (QEMU before 8.1) may have read what was there before while
+        // it translated, and keep that until there is another store. After all CPUs were interrupted none
+        // still does.
+        for phase in (0..phases).chain([phases - 1]) {
+            for (n, item) in list.iter().enumerate() {
+                store(item, phase);
+                // Once for each page, with its last.
+                let at = place(item);
+                let next = list.get(n + 1).map(|item| place(item) / PAGE_SIZE);
+                if next != Some(at / PAGE_SIZE) {
+                    self.written(at);
+                }
+            }
+            on_each_cpu(online(), &patch::synchronize);
+        }
     }
 
     /// What was written to the page with the text at `at` is what CPUs fetch from now on, but for what they

@@ -1,25 +1,10 @@
-//! Trace points: the places from which events are recorded. One that is off costs a load and a branch that is
-//! not taken; both are made here and nowhere else, so that they can become a branch that is patched.
+//! Trace points: the places from which events are recorded. One that is off costs one instruction that does
+//! nothing, and becomes a jump when somebody wants the event (`jump_label`).
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use limen_trace_events::{Numbered, events};
-
-/// Which events of [`events::ALL`] somebody wants.
-static POINTS: [AtomicBool; events::ALL.len()] = [const { AtomicBool::new(false) }; events::ALL.len()];
 
 /// Whether system calls are traced: every thread has `SyscallWork::TRACEPOINT` then.
 static CALLS: AtomicBool = AtomicBool::new(false);
-
-/// Whether somebody wants an event.
-#[inline(always)]
-pub fn is_on<E: Numbered>() -> bool {
-    POINTS[E::INDEX].load(Relaxed)
-}
-
-/// Turns the points of an event on or off.
-pub fn turn(index: usize, on: bool) {
-    POINTS[index].store(on, Relaxed);
-}
 
 /// Whether new threads are to trace their system calls.
 #[inline]
@@ -41,11 +26,14 @@ pub fn cold(f: impl FnOnce()) {
 
 /// Records an event if somebody wants it: `tracepoint!(sched::SchedProcessExit { comm, pid, prio })`, with
 /// the types of `limen_trace_events::events`. The fields are evaluated only then. In any context in which RCU
-/// watches, with any lock held except those of timers; nothing is woken and nothing allocated.
+/// watches, with any lock held except those of timers; nothing is woken and nothing allocated. Not in code
+/// that only boot needs: the build refuses that.
 #[macro_export]
 macro_rules! tracepoint {
     ($system:ident :: $name:ident { $($fields:tt)* }) => {
-        if $crate::trace::point::is_on::<limen_trace_events::events::$system::$name>() {
+        if $crate::jump_label::is_on::<{
+            <limen_trace_events::events::$system::$name as limen_trace_events::Numbered>::INDEX as u32
+        }>() {
             $crate::trace::point::cold(|| {
                 $crate::tracing::event::hit(
                     &limen_trace_events::events::$system::$name { $($fields)* },

@@ -263,7 +263,9 @@ impl Instance {
             marker::copies(on);
         }
         if option == Options::EVENT_FORK && was_on != on {
-            super::event::pids::follow_forks(on)?;
+            super::event::pids::follow_forks(on).inspect_err(|_| {
+                self.options.fetch_and(!option.bits(), Relaxed);
+            })?;
         }
         if option == Options::OVERWRITE {
             self.main.set_overwrite(on);

@@ -9,7 +9,7 @@ use crate::sync::MAX_CPUS;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
-use limen_trace_text::entry::COMMON;
+use limen_trace_text::entry::{COMMON, LONG};
 use limen_trace_text::graph::GraphOptions;
 use limen_trace_text::{Entry, Flags, Kind, Options};
 
@@ -26,6 +26,7 @@ pub const TESTS: &[crate::selftest::Test] = &[
     ("an instance that is used stays", used),
     ("a tracer records as long as it is the tracer", tracer),
     ("the last reports are kept", reports),
+    ("a chain of calls shows nothing that was recorded before", chain),
 ];
 
 /// An instance that is removed at the end.
@@ -52,6 +53,31 @@ fn nothing() -> Result<(), &'static str> {
     check!(!made.0.record(Kind::RAW_DATA, [1]));
     check!(read::is_empty(&made.0.main, None));
     check!(read::counts(&made.0.main, None) == (0, 0));
+    Ok(())
+}
+
+fn chain() -> Result<(), &'static str> {
+    let made = Made::new(b"chain", 1 << 13)?;
+    let instance = &made.0;
+    // Until each page of each CPU has been written on.
+    on_each_cpu(online(), &|| {
+        for _ in 0..1 << 10 {
+            instance.record(Kind::RAW_DATA, [u32::MAX; 8]);
+        }
+    });
+    crate::sync::without_preemption(|| super::event::stack::record(instance));
+    let (mut chains, mut wrong) = (0, 0);
+    let mut look = |entry: &Entry<'_>, _| {
+        if entry.common.kind == Kind::STACK {
+            chains += 1;
+            // Between `int size` and the first address.
+            let gap = entry.data.get(COMMON + 4..COMMON + LONG).unwrap_or_default();
+            wrong += gap.iter().filter(|byte| **byte != 0).count();
+        }
+        true
+    };
+    while read::consume(&instance.main, None, &mut look).is_some() {}
+    check!(chains == 1 && wrong == 0);
     Ok(())
 }
 

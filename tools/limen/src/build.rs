@@ -166,9 +166,10 @@ impl Kernel {
         let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
         limen_embed_symbols::embed(&mut elf)?;
         let sites = limen_embed_symbols::sites::embed(&mut elf)?;
+        let jumps = limen_embed_symbols::jumps::embed(&mut elf)?;
         if verbose {
             eprintln!(
-                "limen: {} functions can be traced, {} must not be",
+                "limen: {} functions can be traced, {} must not be; {jumps} jumps of static keys",
                 sites.sites, sites.left_out
             );
         }

@@ -2,6 +2,8 @@
 //! [`ROOM`]; [`embed`] fills that room in place, so no address changes. `limen build` calls it after the
 //! link, before the image is copied into other formats.
 
+mod image;
+pub mod jumps;
 pub mod sites;
 
 use anyhow::{Context, Result, ensure};

@@ -6,11 +6,11 @@
 //! A *slot* is an aligned word beside each site, which says what the tracer is. Sites of functions that must
 //! not be traced are left out: those outside of `.text`, user code in it, and the tracer itself.
 
+use crate::image::{self, Image};
 use anyhow::{Context, Result, bail, ensure};
 use goblin::elf::Elf;
 use goblin::elf::header::{EM_AARCH64, EM_ARM, EM_PPC64, EM_X86_64};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// What must not be traced, because the tracer is made of it: paths of functions begin so. The last are the
 /// compiler's own, between the allocator and its users, which it does not align.
@@ -95,37 +95,6 @@ const ARM_PASS: u32 = 0xea00_0002;
 const POWERPC64_KEEP: u32 = 0x7c08_02a6;
 const POWERPC64_TOC: u16 = 0x3c4c;
 
-/// The image, and where its sections lie in the file.
-struct Image<'a> {
-    bytes: &'a mut [u8],
-    /// Addresses of each section with content, and the file offset of the first.
-    sections: Vec<(Range<u64>, usize)>,
-}
-
-impl Image<'_> {
-    /// `size` bytes at an address.
-    fn at(&mut self, address: u64, size: u64) -> Result<&mut [u8]> {
-        let found = self
-            .sections
-            .iter()
-            .find(|(range, _)| range.start <= address && address + size <= range.end);
-        let (range, offset) = found.with_context(|| format!("{address:#x} is in no section"))?;
-        let from = offset + (address - range.start) as usize;
-        self.bytes
-            .get_mut(from..from + size as usize)
-            .context("a section lies outside of the file")
-    }
-
-    fn word(&mut self, address: u64) -> Result<u32> {
-        Ok(u32::from_le_bytes((&*self.at(address, 4)?).try_into()?))
-    }
-
-    fn write(&mut self, address: u64, word: u32) -> Result<()> {
-        self.at(address, 4)?.copy_from_slice(&word.to_le_bytes());
-        Ok(())
-    }
-}
-
 /// Makes the sites of the kernel ELF file `bytes` ready, and their table. Errors: one that is not what the
 /// kernel takes it for.
 pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
@@ -165,15 +134,7 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
             (symbol.st_value, format!("{:#}", rustc_demangle::demangle(name)))
         })
         .collect();
-    let sections = elf
-        .section_headers
-        .iter()
-        .filter(|section| section.sh_type == goblin::elf::section_header::SHT_PROGBITS && section.is_alloc())
-        .map(|section| {
-            let range = section.sh_addr..section.sh_addr + section.sh_size;
-            (range, section.sh_offset as usize)
-        })
-        .collect();
+    let sections = image::sections(&elf);
     let mut image = Image { bytes, sections };
     let mut records = Vec::new();
     for at in table.clone().step_by(form.word as usize) {

@@ -175,7 +175,8 @@ impl fmt::Display for Print {
         if *end == End::Exit {
             return f.write_str("\"0x%lx\", REC->ret");
         }
-        let digits = 2 * size_of::<usize>();
+        // As many digits as a `long` has bytes: Linux's own text, which tools print.
+        let digits = size_of::<usize>();
         f.write_char('"')?;
         for (index, (_, name)) in call.arguments().enumerate() {
             let comma = if index == 0 { "" } else { ", " };

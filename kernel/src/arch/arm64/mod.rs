@@ -43,6 +43,7 @@ mod image;
 #[path = "../arm_common/interrupt.rs"]
 pub mod interrupt;
 pub mod irq;
+pub mod jump_label;
 pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;

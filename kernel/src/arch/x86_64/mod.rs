@@ -20,6 +20,7 @@ mod head;
 mod helper;
 pub mod interrupt;
 pub mod irq;
+pub mod jump_label;
 pub mod kernel_map;
 #[path = "../kernel_tables.rs"]
 mod kernel_tables;

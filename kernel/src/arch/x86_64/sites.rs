@@ -9,6 +9,8 @@
 //! that meets the breakpoint goes on behind the site, as if there were no tracer.
 
 use super::frame::Frame;
+use super::jump_label;
+use crate::arch::jump_table;
 use crate::arch::site_table::TABLE;
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
@@ -103,12 +105,13 @@ pub fn is_off(word: Value) -> bool {
     word & MASK == NOP
 }
 
-/// A breakpoint in kernel mode: it is a site's that is being changed, and its CPU goes on behind it. Called
-/// before the threshold, which may have such a site itself.
+/// A breakpoint in kernel mode: it is a site's that is being changed, or a place's of the jump table, and its
+/// CPU goes on behind it. Called before the threshold, which may have such a site itself.
 #[inline(always)]
 pub fn passes(frame: &mut Frame) -> bool {
+    const { assert!(SIZE == jump_label::SIZE) };
     let site = frame.rip - 1;
-    if TABLE.site(TABLE.search(site)) != Some(site) {
+    if !jump_table::is_site(site) && TABLE.site(TABLE.search(site)) != Some(site) {
         return false;
     }
     frame.rip += SIZE - 1;

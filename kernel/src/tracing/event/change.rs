@@ -146,9 +146,16 @@ impl Instance {
                 return Err(Errno::ENOENT);
             }
             let kept = trigger::without(&state.triggers, |one| one.is_like(&command.action, of))?;
-            state.triggers = kept;
+            let former = core::mem::replace(&mut state.triggers, kept);
+            let was_on = state.on;
             state.release();
-            event.publish(self, Some(state))?;
+            if let Err(error) = event.publish(self, Some(state)) {
+                // It stays, and with it what it holds of the event that it turns on or off.
+                state.triggers = former;
+                state.hold();
+                state.on = was_on;
+                return Err(error);
+            }
             return match target {
                 Some(target) => {
                     let state = states.of(target.id)?;

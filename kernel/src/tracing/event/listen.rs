@@ -5,9 +5,9 @@ use super::Event;
 use super::list::Which;
 use super::state::{Soft, State};
 use super::trigger::Trigger;
+use crate::jump_label;
 use crate::mm::reserve::room_exact;
 use crate::rcu::{self, Retire, Shared};
-use crate::trace::point;
 use crate::tracing::Instance;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -62,10 +62,16 @@ impl Event {
             false => None,
         };
         let was_on = old.is_some();
+        // What can fail comes first. A point that is on finds nobody before the next line.
+        if on && let Which::Declared(place) = self.which {
+            jump_label::enable(place)?;
+        }
         drop(self.listeners.replace(new));
         match self.which {
             Which::Declared(place) => {
-                point::turn(place, on || super::pids::needs(place));
+                if !on && !super::pids::needs(place) {
+                    jump_label::disable(place);
+                }
                 super::calls::changed(super::calls::is_raw(place), was_on, on);
             }
             Which::Call(..) => super::calls::changed(true, was_on, on),

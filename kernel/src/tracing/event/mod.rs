@@ -10,7 +10,7 @@ pub mod later;
 pub mod list;
 mod listen;
 pub mod pids;
-mod stack;
+pub(super) mod stack;
 pub mod state;
 pub mod text;
 mod trigger;

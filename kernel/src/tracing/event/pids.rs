@@ -1,10 +1,10 @@
 //! Which threads' events an instance records (`set_event_pid`, `set_event_notrace_pid`).
 
 use super::list;
+use crate::jump_label;
 use crate::mm::reserve::room_exact;
 use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sync::Mutex;
-use crate::trace::point;
 use crate::tracing::Instance;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -110,18 +110,16 @@ impl Pids {
     }
 }
 
-/// The option `event-fork` of an instance was turned on or off.
+/// The option `event-fork` of an instance was turned on or off. May sleep. `ENOMEM`: it was not turned on.
 pub fn follow_forks(on: bool) -> Result<(), Errno> {
-    list::all()?;
-    if on {
-        FOLLOWERS.fetch_add(1, Relaxed);
-    } else {
-        FOLLOWERS.fetch_sub(1, Relaxed);
-    }
     let place = SchedProcessFork::INDEX;
-    if let Some(event) = list::made().get(place) {
-        let _changing = event.changing.lock();
-        point::turn(place, event.is_wanted() || needs(place));
+    let event = list::all()?.get(place).ok_or(Errno::ENOENT)?;
+    let _changing = event.changing.lock();
+    if on {
+        jump_label::enable(place)?;
+        FOLLOWERS.fetch_add(1, Relaxed);
+    } else if FOLLOWERS.fetch_sub(1, Relaxed) == 1 && !event.is_wanted() {
+        jump_label::disable(place);
     }
     Ok(())
 }

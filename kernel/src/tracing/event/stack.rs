@@ -33,6 +33,12 @@ pub fn record(instance: &Instance) {
         if let Some(size) = words.first() {
             size.store(len as u32, Relaxed);
         }
+        // The room still has what was recorded there before.
+        words
+            .iter()
+            .take(front)
+            .skip(1)
+            .for_each(|word| word.store(0, Relaxed));
         for (words, call) in words
             .get(front..)
             .unwrap_or_default()

@@ -7,7 +7,8 @@
 //! every function of the section, starting with "not established", and fails if a path calls or jumps out of
 //! the section, or through a pointer, while the state is not established, or if RCU is read there: each place
 //! where a reader begins has a mark as well (`.noinstr.reader`), since readers are inlined. It also fails if
-//! a function of the section is in the table of those that can be traced.
+//! a function of the section is in the table of those that can be traced. An instruction in the jump table is
+//! followed both ways: as what it is, and as the jump that it becomes with its key.
 
 pub(crate) mod arm;
 pub(crate) mod arm64;
@@ -15,6 +16,7 @@ pub(crate) mod powerpc64;
 mod x86_64;
 
 use anyhow::{Context, Result, bail};
+use limen_embed_symbols::jumps::{ENTRY, resolve};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -64,6 +66,8 @@ struct Image<'a> {
     end: BTreeSet<u64>,
     /// Where readers of RCU begin, in the whole image.
     readers: BTreeSet<u64>,
+    /// Targets of the places that static keys change, by place.
+    jumps: BTreeMap<u64, u64>,
     /// Functions of the whole image by address.
     names: BTreeMap<u64, String>,
 }
@@ -112,6 +116,7 @@ pub fn check_image(data: &[u8]) -> Result<Report> {
         begin: marks(&file, ".noinstr.begin")?,
         end: marks(&file, ".noinstr.end")?,
         readers: marks(&file, ".noinstr.reader")?,
+        jumps: jumps(&file)?,
         names,
         range: range.clone(),
     };
@@ -186,6 +191,23 @@ fn sites(file: &object::File<'_>) -> Result<Vec<u64>> {
     Ok(found)
 }
 
+/// The jump table (`tools/symbols/src/jumps.rs`): targets by place.
+fn jumps(file: &object::File<'_>) -> Result<BTreeMap<u64, u64>> {
+    let section = file
+        .section_by_name(".jump_table")
+        .context("the image has no section .jump_table")?;
+    let entries = section.data()?.chunks_exact(ENTRY as usize);
+    let at = (section.address()..).step_by(ENTRY as usize);
+    Ok(at
+        .zip(entries)
+        .map(|(at, entry)| {
+            let word = |n: usize| u32::from_le_bytes([entry[n], entry[n + 1], entry[n + 2], entry[n + 3]]);
+            let (site, target, _) = resolve(at, [word(0), word(4), word(8)], file.is_64());
+            (site, target)
+        })
+        .collect())
+}
+
 /// Follows every path from `start`, which begins with the state not established.
 fn walk(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, start: u64, errors: &mut BTreeSet<String>) {
     let mut seen = HashSet::new();
@@ -210,7 +232,11 @@ fn walk(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, start: u64, errors: &
             if image.readers.contains(&at) {
                 complain("reads under RCU".into());
             }
-            match step.flow {
+            let flow = match image.jumps.get(&at) {
+                Some(target) => Flow::Branch(*target),
+                None => step.flow,
+            };
+            match flow {
                 Flow::Next => {}
                 Flow::End => break,
                 Flow::Call(target) => {
@@ -254,6 +280,16 @@ mod tests {
     }
 
     fn run_with_readers(words: &[u32], begin: &[u64], end: &[u64], readers: &[u64]) -> Vec<String> {
+        run_with_all(words, begin, end, readers, &[])
+    }
+
+    fn run_with_all(
+        words: &[u32],
+        begin: &[u64],
+        end: &[u64],
+        readers: &[u64],
+        jumps: &[(u64, u64)],
+    ) -> Vec<String> {
         let code: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let image = Image {
             range: 0x1000..0x1000 + code.len() as u64,
@@ -261,6 +297,7 @@ mod tests {
             begin: begin.iter().copied().collect(),
             end: end.iter().copied().collect(),
             readers: readers.iter().copied().collect(),
+            jumps: jumps.iter().copied().collect(),
             names: BTreeMap::from([(0x1000, "stub".to_string()), (0x8000, "outside".to_string())]),
         };
         let mut errors = BTreeSet::new();
@@ -302,6 +339,15 @@ mod tests {
         let code = [NOP, NOP, NOP, RET];
         let found = run_with_readers(&code, &[0x1004], &[0x1008], &[0x1000, 0x1004, 0x1008]);
         assert_eq!(found, ["stub+0x0: reads under RCU", "stub+0x8: reads under RCU"]);
+    }
+
+    #[test]
+    fn places_of_static_keys_are_followed_both_ways() {
+        // A place whose target calls; it is established at the second only.
+        let code = [NOP, NOP, RET, bl(0x100c, 0x8000), RET];
+        let found = |at: u64| run_with_all(&code, &[0x1004], &[], &[], &[(at, 0x100c)]);
+        assert_eq!(found(0x1000), ["stub+0xc: calls outside+0x0"]);
+        assert!(found(0x1004).is_empty());
     }
 
     #[test]
