@@ -64,6 +64,7 @@ impl Table {
 /// Sites of modules that are just being changed, by address. Null: there are none.
 static CHANGING: AtomicPtr<Changing<'static>> = AtomicPtr::new(core::ptr::null_mut());
 
+#[allow(dead_code, reason = "not all processors need breakpoints")]
 struct Changing<'a>(&'a [usize]);
 
 /// Calls `f`, which changes the sites of modules `sites`, ascending: meanwhile CPUs that meet a breakpoint
@@ -82,6 +83,7 @@ pub fn while_changing(sites: &[usize], settle: impl FnOnce(), f: impl FnOnce()) 
 
 /// Whether the site of a module is being changed. In exceptions, with interrupts off; before the threshold as
 /// well.
+#[allow(dead_code, reason = "not all processors need breakpoints")]
 #[inline(always)]
 pub fn is_changing(site: usize) -> bool {
     // SAFETY: whoever stored it waits until this CPU has left its exception before it goes.
