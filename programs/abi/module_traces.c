@@ -142,13 +142,39 @@ static void graph(void) {
         int prints = lines_with(trace, "    limen_print", "(");
         if (shows < 5 || prints != 3 * shows) printf("graph: %d, %d\n%.3000s\n", shows, prints, trace);
         CHECK(shows >= 5 && prints == 3 * shows);
-        CHECK(put("set_graph_function", "show") == 0);
-        CHECK(is(get("set_graph_function"), "show [hello]\n"));
+        CHECK(put("set_graph_function", "limen_format") == 0);
+        CHECK(is(get("set_graph_function"), "limen_format [hello]\n"));
         CHECK(unload("hello") == 0);
         CHECK(strstr(get("set_graph_function"), "[hello]") == NULL);
         CHECK(put("set_graph_function", "") == 0);
         CHECK(put("current_tracer", "nop") == 0);
     }
+}
+
+/* No call of a process is lost while the list of processes changes between some that have it. */
+static void processes(void) {
+    CHECK(load_named("hello", "whom=you times=2") == 0);
+    CHECK(put("set_ftrace_filter", "show:mod:hello") == 0);
+    CHECK(put("current_tracer", "function") == 0);
+    CHECK(put("trace", "") == 0);
+    read_hello(10);
+    int each = lines_with(get("trace"), " show [hello] <-", NULL) / 10;
+    CHECK(each > 0 && put("trace", "") == 0);
+    pid_t own = getpid(), writer = fork();
+    if (writer == 0)
+        for (;;) {
+            char list[50];
+            snprintf(list, sizeof list, "%d %d", own, getpid());
+            put("set_ftrace_pid", list);
+        }
+    read_hello(300);
+    kill(writer, SIGKILL);
+    waitpid(writer, NULL, 0);
+    int found = lines_with(get("trace"), " show [hello] <-", NULL);
+    if (found != 300 * each) printf("%d of %d calls\n", found, 300 * each);
+    CHECK(found == 300 * each);
+    CHECK(put("set_ftrace_pid", "") == 0 && put("current_tracer", "nop") == 0);
+    CHECK(unload("hello") == 0 && put("set_ftrace_filter", "") == 0);
 }
 
 /* A file of filters that was opened before a module went and another came has none of that one's functions. */
@@ -201,6 +227,7 @@ int main(void) {
     waiting();
     everything();
     graph();
+    processes();
     stale();
     beside();
     mount("none", "/sys/kernel/debug", "debugfs", 0, NULL);
