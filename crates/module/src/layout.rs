@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::machine::{Machine, Target};
 use crate::object::{ALLOC, EXECUTE, FUNC, Home, Object, Section, WRITE};
 use crate::read::{push, room};
+use crate::sites::SITES;
 use crate::{Error, Fault};
 
 /// What has memory of its own, with permissions of its own.
@@ -82,6 +83,8 @@ pub struct Layout {
     pub(crate) veneers: Vec<Key>,
     /// Where the first veneer of [`Part::Text`] and of [`Part::InitText`] is.
     pub(crate) veneers_at: [u64; 2],
+    /// Where those are in each that sites may need, one for each trampoline.
+    pub(crate) trampolines_at: [Option<u64>; 2],
 }
 
 /// Into which part a section goes, `None` if it is not loaded.
@@ -95,7 +98,8 @@ fn part_of<M: Machine>(section: &Section<'_>) -> Result<Option<Part>, &'static s
         (true, true) => return Err("is to be both written and executed"),
         (true, false) if init => Part::InitText,
         (true, false) => Part::Text,
-        _ if init => Part::InitData,
+        // It is read when the module is linked, and then no more.
+        _ if init || section.name == SITES.as_bytes() => Part::InitData,
         _ if section.name.starts_with(b".data..ro_after_init") => Part::AfterInit,
         (_, true) => Part::Data,
         _ => Part::Rodata,
@@ -116,6 +120,7 @@ impl Layout {
             page,
             veneers: Vec::new(),
             veneers_at: [0; 2],
+            trampolines_at: [None; 2],
         };
         layout.places.resize(sections.len(), None);
         // Zeros come last, so that the file's content of a part is at its start.
@@ -151,6 +156,13 @@ impl Layout {
             if count > 0 {
                 let bytes = size.checked_mul(count as u64).ok_or(Error::TooLarge)?;
                 layout.veneers_at[n] = layout.append(part, align, bytes, limit)?;
+            }
+        }
+        let listed = sections.iter().any(|section| section.name == SITES.as_bytes());
+        for (n, part) in [(0, Part::Text), (1, Part::InitText)] {
+            if listed && M::SITE_VENEERS > 0 && layout.used(part) > 0 {
+                let at = layout.append(part, align, size * M::SITE_VENEERS, limit)?;
+                layout.trampolines_at[n] = Some(at);
             }
         }
         Ok(layout)

@@ -39,6 +39,7 @@
 //!   elements the variable has (1, if it is no array; of a `string`, its bytes), and the mode of the file in
 //!   sysfs. The type is that of `parmtype=name:type`: `bool`, `invbool`, `bint`, `byte`, `short`, `ushort`,
 //!   `int`, `uint`, `long`, `ulong`, `ullong`, `hexint`, `charp`, `string`, `array of ...`.
+//! * [`__patchable_function_entries`](SITES): where functions can be traced, if it was compiled so.
 //! * Sections whose names begin with `.init` are freed when `init` has run; `.data..ro_after_init` is
 //!   read-only from then on. No section may be written and executed, be for threads, or need an alignment
 //!   larger than a page. Other tables (exceptions) are found by [`Object::sections`] and [`Layout::place`].
@@ -71,6 +72,7 @@ mod memory;
 mod object;
 mod params;
 mod read;
+mod sites;
 mod symbols;
 mod tables;
 
@@ -84,5 +86,6 @@ pub use memory::{Memory, Parts, Span};
 pub use object::{Object, Section};
 pub use params::{BadParameter, Parameter, Parameters, Type, Unused};
 pub use read::MAX_NAME;
+pub use sites::{SITES, Traceable, Tracing, WayOf};
 pub use symbols::{Symbol, Symbols};
 pub use tables::{EXPORTS, Export, PARAMETERS};

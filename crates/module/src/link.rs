@@ -9,6 +9,7 @@ use crate::memory::{self, Parts, at_mut};
 use crate::object::{FUNC, Home, NOTYPE, Object, Relocation};
 use crate::params::Parameters;
 use crate::read::{push, room};
+use crate::sites::{self, Traceable, Tracing};
 use crate::symbols::{Named, Symbols};
 use crate::tables::{self, Export};
 use crate::{Error, Fault};
@@ -20,6 +21,11 @@ pub trait Exports {
 
     /// Finds an exported symbol.
     fn find(&mut self, name: &[u8]) -> Option<Exported<Self::Owner>>;
+
+    /// What sites call. `None`: functions of modules are not traced.
+    fn tracing(&self) -> Option<Tracing> {
+        None
+    }
 }
 
 /// An exported symbol.
@@ -50,6 +56,11 @@ pub struct Linked<O> {
     pub parameters: Parameters,
     /// How many veneers its branches use.
     pub veneers: usize,
+    /// Its functions that can be traced, by address.
+    pub sites: Vec<Traceable>,
+    /// How many cannot, although the compiler has listed them: they are not aligned, or not what they should
+    /// be.
+    pub untraceable: usize,
 }
 
 /// The state of the work.
@@ -71,7 +82,7 @@ pub fn link<'a, M: Machine, E: Exports>(
     info: &Info<'a>,
     layout: &Layout,
     parts: &mut Parts<'_>,
-    exports: &mut E,
+    exports_of: &mut E,
 ) -> Result<Linked<E::Owner>, Error<'a>> {
     memory::check(layout, M::CLASS, parts)?;
     let mut linker = Linker {
@@ -85,12 +96,16 @@ pub fn link<'a, M: Machine, E: Exports>(
     linker.veneers.resize(layout.veneer_count(), None);
     linker.fill();
     linker.base = M::base(&|name| linker.section_address(name));
-    let uses = linker.resolve(info.is_gpl(), exports)?;
+    let uses = linker.resolve(info.is_gpl(), exports_of)?;
     linker.relocate()?;
     let veneers = linker.write_veneers();
     let (init, exit, symbols) = linker.list()?;
     let exports = tables::exports(object, layout, linker.parts)?;
     let parameters = tables::parameters(object, info, layout, linker.parts)?;
+    let (sites, untraceable) = match exports_of.tracing() {
+        Some(tracing) => sites::make(object, layout, linker.parts, &tracing)?,
+        None => (Vec::new(), 0),
+    };
     Ok(Linked {
         init,
         exit,
@@ -99,6 +114,8 @@ pub fn link<'a, M: Machine, E: Exports>(
         exports,
         parameters,
         veneers,
+        sites,
+        untraceable,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Fault;
 use crate::read;
+use crate::sites::WayOf;
 
 /// The width of a file's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +152,12 @@ pub trait Machine {
     const ADDENDS: Addends;
     /// The size and the alignment in bytes of a veneer; 0 if there are none.
     const VENEER: (u64, u64);
+    /// How far the call in a site reaches, in bytes, in both directions.
+    const SITE_REACH: i64;
+    /// How many veneers calls in sites may need: one for each trampoline.
+    const SITE_VENEERS: u64;
+    /// Of which variant they are: it leaves alone what the trampoline is to find.
+    const SITE_VENEER: u8 = 0;
     /// The name of the symbol that means [`Machine::base`], empty if there is none.
     const BASE_SYMBOL: &'static [u8] = b"";
 
@@ -187,6 +194,10 @@ pub trait Machine {
     fn branch(kind: u32, bytes: &[u8], addend: i64, target: &Target) -> Option<Branch>;
     /// Writes a veneer that goes to `to` into `bytes`, which has room for one.
     fn write_veneer(bytes: &mut [u8], variant: u8, to: u64);
+    /// Makes the site of a function ready: `bytes` begin where the compiler's list says, at `address`.
+    /// `nothing` is for the slot. Returns the site, and what it is to call. `None`: it is not as the compiler
+    /// is to leave it, and nothing was written.
+    fn make_site(bytes: &mut [u8], address: u64, nothing: u64, way: WayOf<'_>) -> Option<(u64, u64)>;
     /// Makes one relocation. `veneer` is for [`Branch::way`].
     fn relocate(
         site: &mut Site<'_>,

@@ -79,6 +79,13 @@ impl Filter {
             notrace: Hash::new(),
         }
     }
+    /// A copy.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        Ok(Self {
+            filter: self.filter.try_clone()?,
+            notrace: self.notrace.try_clone()?,
+        })
+    }
     /// What `which` holds.
     pub fn hash(&self, which: Which) -> &Hash {
         match which {

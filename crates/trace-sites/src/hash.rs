@@ -131,8 +131,21 @@ impl Hash {
     }
     /// Applies what waited for `module`, whose sites are in `names` now. Says whether the sites have changed.
     pub fn loaded(&mut self, names: &impl Names, module: &str) -> Result<bool, Error> {
-        let waits = |one: &Pending| one.module == module.as_bytes();
-        if !self.pending.iter().any(waits) {
+        self.come(names, |one| one.module == module.as_bytes())
+    }
+    /// A copy takes the place of what it was made of: sites of modules that went meanwhile are forgotten, and
+    /// what waited for those that came is applied. On an error it is as it was, but for what it has forgotten.
+    pub fn settle(&mut self, names: &impl Names) -> Result<(), Error> {
+        for index in 0..64 * self.sites.word_count() as u32 {
+            if self.sites.contains(Site(index)) && names.name(Site(index)).is_none() {
+                self.forget(Site(index));
+            }
+        }
+        self.come(names, |one| names.module_exists(&one.module)).map(drop)
+    }
+    /// Applies what waited for modules that are there now.
+    fn come(&mut self, names: &impl Names, waits: impl Fn(&Pending) -> bool) -> Result<bool, Error> {
+        if !self.pending.iter().any(&waits) {
             return Ok(false);
         }
         self.sites.reserve(names.bound())?;

@@ -197,6 +197,31 @@ fn modules_come_and_go() {
     assert_eq!(filter.loaded(&names, "nfs"), Ok(false));
 }
 
+/// A copy that takes its original's place when modules have gone and come.
+#[test]
+fn a_copy_settles() {
+    let mut names = Table::new(&["schedule"], &[("open", "nfs"), ("read", "nfs")]);
+    let mut copy = Hash::new();
+    apply(&mut copy, &names, "*").unwrap();
+    apply(&mut copy, &names, "read:mod:xfs").unwrap();
+    apply(&mut copy, &names, "read:mod:ext4").unwrap();
+    assert_eq!(sites(&copy), [0, 1, 2]);
+    names.0[1] = None;
+    names.0[2] = None;
+    names.0.extend([Some(("read", Some("xfs"))), Some(("open", Some("xfs")))]);
+    copy.settle(&names).unwrap();
+    assert_eq!(sites(&copy), [0, 3]);
+    let mut text = String::new();
+    copy.list(&names, "all", &mut text).unwrap();
+    assert_eq!(text, "schedule\nread [xfs]\nread:mod:ext4\n");
+    // What has lost everything does not let everything through.
+    let mut copy = Hash::new();
+    apply(&mut copy, &names, "*:mod:xfs").unwrap();
+    names.0.truncate(3);
+    copy.settle(&names).unwrap();
+    assert!(sites(&copy).is_empty() && !copy.is_empty());
+}
+
 proptest! {
     /// Words one by one against sets of names.
     #[test]

@@ -75,9 +75,13 @@ owed! {
     sites::slot => fn(usize) -> usize;
     /// Where the word is that is changed. Any.
     sites::place => fn(usize) -> usize;
-    /// What that word is to be, from what it is, so that the site calls the tracer, or does not, after that
-    /// phase. Any.
-    sites::word => fn(usize, sites::Value, bool, usize) -> sites::Value;
+    /// What that word is to be: of the site, what it calls, what the word is, whether it is to call, and after
+    /// which phase. Any.
+    sites::word => fn(usize, usize, sites::Value, bool, usize) -> sites::Value;
+    /// What a site of the image calls. Any.
+    sites::trampoline => fn(usize) -> usize;
+    /// What those of modules call, themselves or through a veneer (`limen_module::Tracing`). Any.
+    sites::for_modules => fn() -> [usize; 2];
     /// Whether that word calls no tracer. Any.
     sites::is_off => fn(sites::Value) -> bool;
     /// Whether an address is in the code that calls tracers. Any.

@@ -5,6 +5,10 @@ use super::imp::exits::Exit;
 use crate::arch::irq;
 use crate::sched::{preempt, switch_preempted};
 use crate::sync::Once;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
 use limen_entry::ThreadFlags;
 
 unsafe extern "C" {
@@ -55,6 +59,46 @@ impl Table {
         }
         low
     }
+}
+
+/// Sites of modules that are just being changed, by address. Null: there are none.
+static CHANGING: AtomicPtr<Changing<'static>> = AtomicPtr::new(core::ptr::null_mut());
+
+#[allow(dead_code, reason = "not all processors need breakpoints")]
+struct Changing<'a>(&'a [usize]);
+
+/// Calls `f`, which changes the sites of modules `sites`, ascending: meanwhile CPUs that meet a breakpoint
+/// there know it ([`is_changing`]). When `f` has returned none does any more; `settle` waits until all CPUs
+/// have been outside of exceptions. The caller keeps others away.
+pub fn while_changing(sites: &[usize], settle: impl FnOnce(), f: impl FnOnce()) {
+    if sites.is_empty() {
+        return f();
+    }
+    let changing = Changing(sites);
+    CHANGING.store((&raw const changing).cast_mut().cast(), Release);
+    f();
+    CHANGING.store(core::ptr::null_mut(), Release);
+    settle();
+}
+
+/// Whether the site of a module is being changed. In exceptions, with interrupts off; before the threshold as
+/// well.
+#[allow(dead_code, reason = "not all processors need breakpoints")]
+#[inline(always)]
+pub fn is_changing(site: usize) -> bool {
+    // SAFETY: whoever stored it waits until this CPU has left its exception before it goes.
+    let Some(Changing(sites)) = (unsafe { CHANGING.load(Acquire).as_ref() }) else {
+        return false;
+    };
+    let (mut low, mut high) = (0, sites.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        match sites.get(middle) {
+            Some(at) if *at < site => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    sites.get(low) == Some(&site)
 }
 
 /// Who knows where functions return to.

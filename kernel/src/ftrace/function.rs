@@ -3,17 +3,21 @@
 
 use super::graph;
 use super::guard::Guard;
+use super::names::{self, Known};
 use super::ops::{self, Registered, errno};
 use super::target::{Data, Target};
 use crate::arch::sites::Entry;
 use crate::mm::reserve::handling;
+use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sync::Mutex;
+use crate::sync::lockdep::fallible;
 use crate::tracing::tracers::{self, Tracer};
 use crate::tracing::{self, Instance, record};
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
+use limen_trace_sites::Site;
 use limen_trace_sites::filter::{Effective, Filter, Which};
 use limen_trace_sites::hash::Hash;
 use limen_trace_sites::pids::{PidFilter, Pids};
@@ -25,21 +29,37 @@ const ADDRESS: usize = size_of::<usize>() / 4;
 /// What a target needs to record.
 pub struct Recorder {
     instance: Arc<Instance>,
-    /// Which processes are traced. `None`: all.
-    pids: Option<PidFilter>,
+    /// Which processes are traced. Nothing: all.
+    pids: Slot<Processes>,
     guard: Guard,
     /// It was to end, and there was no memory to take it out of the sites.
     ended: AtomicBool,
 }
 
+/// Lists of processes, as tracers find them.
+struct Processes(PidFilter);
+
+impl Retire for Processes {}
+
 impl Recorder {
-    fn new(instance: &Arc<Instance>, pids: Option<PidFilter>) -> Self {
-        Self {
+    fn new(instance: &Arc<Instance>, pids: Option<PidFilter>) -> Result<Self, Errno> {
+        let new = Self {
             instance: instance.clone(),
-            pids,
+            pids: Slot::empty(),
             guard: Guard::new(),
             ended: AtomicBool::new(false),
-        }
+        };
+        new.set_pids(pids)?;
+        Ok(new)
+    }
+
+    /// Other processes are traced from now on: no call of one that was and still is goes unrecorded. On an
+    /// error the same are. The caller holds a lock that keeps others away.
+    fn set_pids(&self, pids: Option<PidFilter>) -> Result<(), Errno> {
+        let share = |pids| fallible(|| Shared::try_new(Processes(pids))).ok_or(Errno::ENOMEM);
+        let new = pids.map(share).transpose()?;
+        drop(self.pids.replace(new));
+        Ok(())
     }
 }
 
@@ -132,11 +152,13 @@ extern "C" fn record(ip: usize, parent: usize, target: &Target, _entry: &mut Ent
     };
     // The code behind the site has turned preemption off once.
     let common = record::common(Kind::FUNCTION, 1);
-    if let Some(pids) = &recorder.pids
-        && !pids.traces(common.pid as u32)
+    let reader = rcu::read();
+    if let Some(pids) = recorder.pids.load(&reader)
+        && !pids.0.traces(common.pid as u32)
     {
         return;
     }
+    drop(reader);
     if !recorder.ended.load(Relaxed) {
         recorder.instance.record_as(common, words(ip, parent));
     }
@@ -175,7 +197,7 @@ impl Inner {
         if self.running.is_some() {
             return Err(Errno::ENOMEM);
         }
-        let recorder = Recorder::new(instance, self.pids.filter()?);
+        let recorder = Recorder::new(instance, self.pids.filter()?)?;
         let target = Arc::new(Target::new(record, Data::Record(recorder)));
         let set = handling(|| self.filter.effective()).map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
@@ -202,8 +224,10 @@ impl Functions {
     }
 
     /// A file of filters that was written is closed. On an error the filters are those of before.
-    pub fn set_hash(&self, instance: &Arc<Instance>, which: Which, hash: Hash) -> Result<(), Errno> {
+    pub fn set_hash(&self, instance: &Arc<Instance>, which: Which, mut hash: Hash) -> Result<(), Errno> {
         let mut inner = self.0.lock();
+        let names = names::known()?;
+        handling(|| hash.settle(&names)).map_err(errno)?;
         let set = handling(|| inner.filter.effective_with(which, &hash)).map_err(errno)?;
         match &inner.running {
             None => {}
@@ -214,30 +238,67 @@ impl Functions {
         Ok(())
     }
 
+    /// A module was loaded, whose functions are among `names`. On an error the filters are those of before.
+    pub(super) fn module_loaded(
+        &self,
+        instance: &Arc<Instance>,
+        names: &Known,
+        module: &str,
+    ) -> Result<(), Errno> {
+        let mut inner = self.0.lock();
+        let (filter, changed) = handling(|| {
+            let mut filter = inner.filter.try_clone()?;
+            let changed = filter.loaded(names, module)?;
+            Ok((filter, changed))
+        })
+        .map_err(errno)?;
+        let set = || handling(|| filter.effective()).map_err(errno);
+        match &inner.running {
+            Some(Running::Calls { registered, .. }) if changed => ops::change(registered, set()?)?,
+            // It has sets of its own, in which these numbers may have been another module's.
+            Some(Running::Graph) => graph::record(instance, set()?, inner.pids.filter()?)?,
+            _ => {}
+        }
+        inner.filter = filter;
+        Ok(())
+    }
+
+    /// Sites are gone with their module.
+    pub(super) fn forget(&self, sites: &[Site]) {
+        let mut inner = self.0.lock();
+        sites.iter().for_each(|site| inner.filter.forget(*site));
+    }
+
     /// Calls `f` with a list of processes.
     pub fn with_pids<R>(&self, list: List, f: impl FnOnce(Option<&Pids>) -> R) -> R {
         f(self.0.lock().pids.of(list).as_ref())
     }
 
-    /// Replaces a list of processes. On an error the list is that of before, and nothing may be traced.
+    /// Replaces a list of processes. On an error it is that of before.
     pub fn set_pids(&self, instance: &Arc<Instance>, list: List, pids: Option<Pids>) -> Result<(), Errno> {
         let mut inner = self.0.lock();
         let before = core::mem::replace(inner.pids.of_mut(list), pids);
-        let begun = match inner.running {
+        let changed = match &inner.running {
             None => return Ok(()),
-            Some(Running::Calls { .. }) => inner.begin(instance),
+            Some(Running::Calls { target, .. }) => inner.pids.filter().and_then(|pids| match &target.data {
+                Data::Record(recorder) => recorder.set_pids(pids),
+                _ => Ok(()),
+            }),
             Some(Running::Graph) => inner.begin_graph(instance),
         };
-        if begun.is_err() {
+        if changed.is_err() {
             *inner.pids.of_mut(list) = before;
         }
-        begun
+        changed
     }
 
     /// Begins to record as `function_graph`.
     pub(super) fn begin_graph(&self, instance: &Arc<Instance>) -> Result<(), Errno> {
         let mut inner = self.0.lock();
         inner.end();
+        if inner.running.is_some() {
+            return Err(Errno::ENOMEM);
+        }
         inner.begin_graph(instance)
     }
 
@@ -255,7 +316,7 @@ impl Functions {
 pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result<R, Errno> {
     let instance = tracing::top()?;
     instance.expand()?;
-    let recorder = Recorder::new(instance, None);
+    let recorder = Recorder::new(instance, None)?;
     let registered = ops::add(Arc::new(Target::new(record, Data::Record(recorder))), set)?;
     let result = f();
     ops::remove(registered).map_err(|(_, errno)| errno)?;

@@ -10,10 +10,11 @@ mod calls;
 pub mod selftest;
 
 use super::function::Functions;
+use super::names::{self, Known};
 use super::ops::{self, Registered, errno};
 use super::site;
 use super::target::{Data, Target};
-use crate::mm::reserve::{room, room_exact};
+use crate::mm::reserve::{handling, room, room_exact};
 use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tracing::Instance;
@@ -21,7 +22,7 @@ use crate::tracing::clock::Clock;
 use crate::tracing::tracers::{self, Look, Tracer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_trace_sites::filter::{Effective, Which};
 use limen_trace_sites::hash::Hash;
@@ -46,6 +47,8 @@ struct Recorder {
     bit: u16,
     /// When it began. Marks of earlier calls are another's.
     since: u64,
+    /// It records no more, though tracers may find it: there was no memory to take it out.
+    ended: AtomicBool,
 }
 
 /// Who records, and what.
@@ -53,8 +56,8 @@ struct List {
     recorders: Vec<Arc<Recorder>>,
     /// Only functions of the one recorder are traced.
     exact: bool,
-    /// Addresses of `set_graph_function`, ascending. Empty: all functions are traced.
-    only: Vec<usize>,
+    /// Addresses of `set_graph_function`, ascending. `None`: all functions are traced.
+    only: Option<Vec<usize>>,
     /// Those of `set_graph_notrace`.
     not: Vec<usize>,
 }
@@ -90,6 +93,8 @@ fn addresses(hash: &Hash) -> Result<Vec<usize>, Errno> {
             .iter()
             .filter_map(|site| site::address(site.0 as usize)),
     );
+    // Numbers of modules do not follow addresses.
+    all.sort_unstable();
     Ok(all)
 }
 
@@ -104,8 +109,9 @@ fn copy(recorders: &[Arc<Recorder>]) -> Result<Vec<Arc<Recorder>>, Errno> {
 /// All functions of all recorders.
 fn union(recorders: &[Arc<Recorder>]) -> Result<Effective, Errno> {
     let mut all = SiteSet::new();
-    all.reserve(site::count() as u32).map_err(errno)?;
-    for site in (0..site::count() as u32).map(Site) {
+    let end = site::bound() as u32;
+    all.reserve(end).map_err(errno)?;
+    for site in (0..end).map(Site) {
         if recorders.iter().any(|recorder| recorder.sites.contains(site)) {
             all.insert(site).map_err(errno)?;
         }
@@ -119,7 +125,7 @@ impl State {
         let list = List {
             recorders: copy(recorders)?,
             exact: self.exact && recorders.len() == 1,
-            only: addresses(only)?,
+            only: (!only.is_empty()).then(|| addresses(only)).transpose()?,
             not: addresses(not)?,
         };
         let list = crate::sync::lockdep::fallible(|| Shared::try_new(list)).ok_or(Errno::ENOMEM)?;
@@ -185,6 +191,7 @@ pub fn record(instance: &Arc<Instance>, sites: Effective, pids: Option<PidFilter
         sites,
         bit,
         since,
+        ended: AtomicBool::new(false),
     }));
     state.change(new)
 }
@@ -193,18 +200,17 @@ pub fn record(instance: &Arc<Instance>, sites: Effective, pids: Option<PidFilter
 pub fn stop(instance: &Arc<Instance>) {
     let mut state = lock();
     let state = &mut *state;
-    state
-        .recorders
-        .retain(|recorder| !Arc::ptr_eq(&recorder.instance, instance));
+    state.recorders.retain(|recorder| {
+        let own = Arc::ptr_eq(&recorder.instance, instance);
+        recorder.ended.fetch_or(own, Relaxed);
+        !own
+    });
     let last = state.recorders.is_empty();
-    let others = if last {
-        Ok(Vec::new())
-    } else {
-        copy(&state.recorders)
-    };
-    if last || others.and_then(|others| state.change(others)).is_err() {
-        // Without memory the others end, too, rather than that this one goes on.
+    if last {
         drop(LIVE.replace(None));
+    } else if let Ok(others) = copy(&state.recorders) {
+        // Without memory the others go on, and find this one, which has ended.
+        let _ = state.change(others);
     }
     if last {
         crate::task::returns::no_longer();
@@ -229,8 +235,10 @@ pub fn with_hash<R>(which: Which, f: impl FnOnce(&Hash) -> R) -> R {
 }
 
 /// One of these files that was written is closed. On an error it holds what it held before.
-pub fn set_hash(which: Which, hash: Hash) -> Result<(), Errno> {
+pub fn set_hash(which: Which, mut hash: Hash) -> Result<(), Errno> {
     let mut state = lock();
+    let names = names::known()?;
+    handling(|| hash.settle(&names)).map_err(errno)?;
     let (only, not) = match which {
         Which::Filter => (&hash, &state.not),
         Which::Notrace => (&state.only, &hash),
@@ -243,6 +251,33 @@ pub fn set_hash(which: Which, hash: Hash) -> Result<(), Errno> {
         Which::Notrace => state.not = hash,
     }
     Ok(())
+}
+
+/// A module was loaded, whose functions are among `names`. On an error nothing has changed.
+pub(super) fn module_loaded(names: &Known, module: &str) -> Result<(), Errno> {
+    let mut state = lock();
+    let (only, not) = handling(|| {
+        let (mut only, mut not) = (state.only.try_clone()?, state.not.try_clone()?);
+        only.loaded(names, module)?;
+        not.loaded(names, module)?;
+        Ok((only, not))
+    })
+    .map_err(errno)?;
+    if !state.recorders.is_empty() {
+        state.show(&state.recorders, &only, &not)?;
+    }
+    (state.only, state.not) = (only, not);
+    Ok(())
+}
+
+/// Sites are gone with their module. What tracers find may still have them: it is made anew before another
+/// module comes.
+pub(super) fn forget(sites: &[Site]) {
+    let mut state = lock();
+    for site in sites {
+        state.only.forget(*site);
+        state.not.forget(*site);
+    }
 }
 
 struct FunctionGraph;

@@ -4,6 +4,7 @@
 //! * [`target`]: what a site calls, a tracer or several;
 //! * [`site`]: setting that, while all CPUs run;
 //! * [`ops`]: all tracers, and the sites of each;
+//! * [`texts`], [`modules`]: the sites of modules, and what becomes of tracers when modules come and go;
 //! * [`names`]: what functions are called;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
 //! * [`graph`]: the tracer `function_graph`, which records returns as well.
@@ -15,6 +16,7 @@
 pub mod function;
 pub mod graph;
 mod guard;
+pub mod modules;
 pub mod names;
 pub mod ops;
 pub mod selftest;
@@ -22,3 +24,4 @@ pub mod selftest_cost;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;
 pub mod target;
+pub mod texts;

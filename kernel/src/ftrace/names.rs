@@ -1,10 +1,12 @@
-//! What functions with sites are called. The names are made at first use, and stay.
+//! What functions with sites are called. The names of the image's are made at first use, and stay.
 
 use super::site;
+use super::texts::{self, Text};
 use crate::mm::reserve::room_exact;
 use crate::sync::Once;
 use crate::trace::symbols::Symbol;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 use limen_trace_sites::{Name, Names, Site};
@@ -12,10 +14,12 @@ use limen_trace_sites::{Name, Names, Site};
 static ALL: Once<Vec<String>> = Once::new();
 
 /// The names of all sites, in their order.
-#[derive(Clone, Copy)]
-pub struct Known(&'static [String]);
+pub struct Known {
+    image: &'static [String],
+    texts: Vec<Arc<Text>>,
+}
 
-/// The names. `ENOMEM`. May sleep.
+/// The names as they are now. `ENOMEM`. May sleep.
 pub fn known() -> Result<Known, Errno> {
     if ALL.get().is_none() {
         let mut all = Vec::new();
@@ -29,21 +33,29 @@ pub fn known() -> Result<Known, Errno> {
         // Somebody else may have been faster.
         let _ = ALL.set(all);
     }
-    ALL.get().map(|all| Known(all)).ok_or(Errno::ENOMEM)
+    Ok(Known {
+        image: ALL.get().ok_or(Errno::ENOMEM)?,
+        texts: texts::all()?,
+    })
 }
 
 impl Names for Known {
     fn bound(&self) -> u32 {
-        self.0.len() as u32
+        let end = self.texts.last().map_or(0, |text| text.range().end);
+        end.max(self.image.len()) as u32
     }
     fn name(&self, site: Site) -> Option<Name<'_>> {
-        let function = self.0.get(site.0 as usize)?;
-        Some(Name {
-            function,
-            module: None,
-        })
+        let n = site.0 as usize;
+        if let Some(function) = self.image.get(n) {
+            return Some(Name {
+                function,
+                module: None,
+            });
+        }
+        let after = self.texts.partition_point(|text| text.range().start <= n);
+        self.texts.get(after.checked_sub(1)?)?.name(n)
     }
-    fn module_exists(&self, _module: &[u8]) -> bool {
-        false
+    fn module_exists(&self, module: &[u8]) -> bool {
+        self.texts.iter().any(|text| text.module().as_bytes() == module)
     }
 }

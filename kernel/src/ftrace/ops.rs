@@ -3,9 +3,11 @@
 
 use super::site::{self, Change};
 use super::target::Target;
+use super::texts::{self, Function, Text};
 use crate::mm::reserve::{handling, room, room_exact};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -43,14 +45,22 @@ pub struct Registered {
 }
 
 impl State {
+    /// Whether something was ever traced.
+    fn has_begun(&self) -> bool {
+        self.registry.present().iter().next().is_some()
+    }
+
     /// Tells the registry of all sites, at first use.
     fn begin(&mut self) -> Result<(), Errno> {
-        if self.registry.present().iter().next().is_some() {
+        if self.has_begun() {
             return Ok(());
         }
+        let texts = texts::all()?;
+        let of_texts = || texts.iter().flat_map(|text| text.numbers());
         let mut sites = Vec::new();
-        room_exact(&mut sites, site::count())?;
+        room_exact(&mut sites, site::count() + of_texts().count())?;
         sites.extend((0..site::count()).map(|n| (Site(n as u32), true)));
+        sites.extend(of_texts().map(|site| (*site, true)));
         handling(|| self.registry.plan_load(&sites))
             .map_err(errno)?
             .commit();
@@ -161,6 +171,38 @@ pub fn remove(of: Registered) -> Result<(), (Registered, Errno)> {
         }
         Err(errno) => Err((of, errno)),
     }
+}
+
+/// Functions of a module, by address, can be traced, and are by those who trace everything. Their numbers are
+/// from `least` on. `ENOMEM`: nothing has changed. May sleep.
+pub fn load(module: String, functions: Vec<Function>, least: usize) -> Result<Arc<Text>, Errno> {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    let text = texts::add(module, functions, least)?;
+    let told = (|| {
+        if !state.has_begun() {
+            return Ok(());
+        }
+        let mut sites = Vec::new();
+        room_exact(&mut sites, text.numbers().len())?;
+        sites.extend(text.numbers().iter().map(|site| (*site, true)));
+        let plan = handling(|| state.registry.plan_load(&sites)).map_err(errno)?;
+        carry_out(plan, &state.targets)
+    })();
+    if let Err(errno) = told {
+        texts::remove(&text);
+        return Err(errno);
+    }
+    Ok(text)
+}
+
+/// Functions of a module, which nobody executes any more, are gone: their sites are not written again.
+pub fn unload(text: &Text) {
+    let mut state = STATE.lock();
+    if let Ok(plan) = state.registry.plan_unload(text.numbers()) {
+        plan.commit();
+    }
+    texts::remove(text);
 }
 
 /// Calls `f` with each site that is traced, what is known of it, and its targets.

@@ -2,21 +2,32 @@
 //! the address of a target that is there: it is written before the instruction that calls, and a CPU that has
 //! executed that instruction but not yet read the slot finds what is there then. From before it reads the
 //! slot until the target's handler has returned, preemption is off, so that a grace period waits for it.
+//!
+//! Sites have numbers: those of the image, from 0, then those of modules ([`texts`]).
 
 use super::target::Target;
-use crate::arch::site_table::TABLE;
+use super::texts::{self, Place};
+use crate::arch::patch;
+use crate::arch::site_table::{self, TABLE};
 use crate::arch::sites::{self, PHASES, Value};
-use crate::mm::reserve::room_exact;
-use crate::mm::text::Writable;
+use crate::mm::reserve::{room, room_exact};
+use crate::mm::text::{Writable, exchange};
 use crate::rcu;
+use crate::sched::{on_each_cpu, online};
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use limen_linux_abi::Errno;
 
 /// What sites without a target refer to.
 static NOTHING: Target = Target::nothing();
+
+/// What is in the slots of sites that nobody traces: the address of a target.
+pub fn nothing() -> usize {
+    &raw const NOTHING as usize
+}
 
 /// A site's new target. `None`: its function is not traced any more.
 pub type Change = (usize, Option<Arc<Target>>);
@@ -24,21 +35,38 @@ pub type Change = (usize, Option<Arc<Target>>);
 /// The targets, by site; empty as long as nothing was traced.
 static TARGETS: Mutex<Vec<Option<Arc<Target>>>> = Mutex::new(Vec::new());
 
-/// How many there are.
+/// How many the image has.
 pub fn count() -> usize {
     TABLE.len()
 }
 
 /// The address of site `n`, as its targets are told. `None`: there is none.
 pub fn address(n: usize) -> Option<usize> {
-    TABLE.site(n).map(sites::ip)
+    place(n).map(|place| sites::ip(place.site))
+}
+
+/// The first number that no site has, nor one above it.
+pub fn bound() -> usize {
+    texts::bound()
+}
+
+fn place(n: usize) -> Option<Place> {
+    let of_image = |site| Place {
+        text: 0,
+        site,
+        to: sites::trampoline(site),
+    };
+    TABLE.site(n).map(of_image).or_else(|| texts::place(n))
 }
 
 /// The number of the site of the function in which `address` is, if it has one: `end` is the address behind
 /// the function.
 pub fn find(address: usize, end: usize) -> Option<usize> {
     let n = TABLE.search(address);
-    (self::address(n)? < end).then_some(n)
+    match TABLE.site(n) {
+        Some(site) if sites::ip(site) < end => Some(n),
+        _ => texts::find(address, end),
+    }
 }
 
 /// Whether all sites are as the compiler and the build made them, and nothing is traced. Boot.
@@ -51,59 +79,87 @@ pub fn are_intact() -> bool {
     })
 }
 
+/// A site that is changed.
+struct Changed<'a> {
+    n: usize,
+    place: Place,
+    new: &'a Option<Arc<Target>>,
+}
+
+/// Where the sites of a text are written.
+struct Writing {
+    /// As in [`Place`].
+    text: usize,
+    pages: Writable,
+}
+
 /// Each site of `changes`, which are numbers in ascending order, gets its new target. When it returns no CPU
-/// is in a target that has been replaced, and the next call of each function sees its new one. Thread; may
-/// sleep.
+/// is in a target that has been replaced, and the next call of each function sees its new one. Those that
+/// there are not are left out. Thread; may sleep.
 /// `ENOMEM`: nothing has changed.
 pub fn change(changes: &[Change]) -> Result<(), Errno> {
     let mut targets = TARGETS.lock();
-    if targets.is_empty() {
-        room_exact(&mut *targets, count())?;
-        targets.resize(count(), None);
+    let end = bound();
+    if targets.len() < end {
+        let more = end - targets.len();
+        room_exact(&mut *targets, more)?;
+        targets.resize(end, None);
     }
+    let mut all = Vec::new();
+    room_exact(&mut all, changes.len())?;
+    all.extend(changes.iter().filter_map(|(n, new)| {
+        Some(Changed {
+            n: *n,
+            place: place(*n)?,
+            new,
+        })
+    }));
     let mut former = Vec::new();
     let mut begins = Vec::new();
     let mut ends = Vec::new();
     for list in [&mut begins, &mut ends] {
-        room_exact(list, changes.len())?;
+        room_exact(list, all.len())?;
     }
-    room_exact(&mut former, changes.len())?;
-    let all = || {
-        changes
-            .iter()
-            .filter_map(|(n, new)| Some((*n, TABLE.site(*n)?, new)))
+    room_exact(&mut former, all.len())?;
+    let mut foreign = Vec::new();
+    room_exact(&mut foreign, all.iter().filter(|one| one.place.text != 0).count())?;
+    let mut writings = Vec::new();
+    for one in all.chunk_by(|a, b| a.place.text == b.place.text) {
+        let at = |one: &Changed<'_>| [sites::slot(one.place.site), sites::place(one.place.site)];
+        let first = one.iter().flat_map(at).min().unwrap_or(0);
+        let last = one.iter().flat_map(at).max().unwrap_or(0);
+        room(&mut writings, 1)?;
+        writings.push(Writing {
+            text: one.first().map_or(0, |one| one.place.text),
+            pages: Writable::new(first..last + size_of::<u64>())?,
+        });
+    }
+    let store = |place: Place, target: usize| {
+        let pages = pages_of(&writings, place);
+        // SAFETY: the target is kept below, until a grace period after it was replaced, or never freed.
+        unsafe { pages.pointer(sites::slot(place.site)) }.store(target, Release);
     };
-    let first = all()
-        .map(|(_, site, _)| sites::slot(site).min(sites::place(site)))
-        .min();
-    let last = all()
-        .map(|(_, site, _)| sites::slot(site).max(sites::place(site)))
-        .max();
-    let (Some(first), Some(last)) = (first, last) else {
-        return Ok(());
-    };
-    let text = Writable::new(first..last + size_of::<u64>())?;
-    for (n, site, new) in all() {
-        if let Some(new) = new {
-            // SAFETY: the target is kept below, until a grace period after it was replaced.
-            unsafe { text.pointer(sites::slot(site)) }.store(Arc::as_ptr(new) as usize, Release);
+    for one in &all {
+        if let Some(new) = one.new {
+            store(one.place, Arc::as_ptr(new) as usize);
         }
-        match (&targets[n], new) {
-            (None, Some(_)) => begins.push(site),
-            (Some(_), None) => ends.push(site),
+        match (targets.get(one.n), one.new) {
+            (Some(None), Some(_)) => begins.push(one.place),
+            (Some(Some(_)), None) => ends.push(one.place),
             _ => {}
         }
     }
-    switch(&text, &begins, true);
-    switch(&text, &ends, false);
-    for (n, site, new) in all() {
-        if new.is_none() {
-            // SAFETY: it is never freed.
-            unsafe { text.pointer(sites::slot(site)) }.store(&raw const NOTHING as usize, Release);
+    switch(&writings, &begins, true, &mut foreign);
+    switch(&writings, &ends, false, &mut foreign);
+    for one in &all {
+        if one.new.is_none() {
+            store(one.place, nothing());
         }
-        former.extend(core::mem::replace(&mut targets[n], new.clone()));
+        if let Some(target) = targets.get_mut(one.n) {
+            former.extend(core::mem::replace(target, one.new.clone()));
+        }
     }
-    drop(text);
+    drop(writings);
     drop(targets);
     if !former.is_empty() {
         rcu::synchronize();
@@ -111,13 +167,52 @@ pub fn change(changes: &[Change]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// All of `list` call their targets from now on, or do not, as every CPU sees it.
-fn switch(text: &Writable, list: &[usize], call: bool) {
-    let place = |site: &usize| sites::place(*site);
-    text.exchange(PHASES, list, place, |site, phase| {
-        // SAFETY: the architecture says what may be written there, in this order; all CPUs see each phase
-        // before the next.
-        let word = unsafe { text.word(place(site)) };
-        word.store(sites::word(*site, word.load(Relaxed), call, phase), Release);
+/// Sites of a module are gone, and nobody executes them: what they referred to is dropped when no CPU is in
+/// it. They are not written. May sleep.
+pub fn forget(sites: Range<usize>) {
+    let is_traced = |targets: &Vec<Option<Arc<Target>>>| {
+        let mut own = targets.iter().skip(sites.start).take(sites.len());
+        own.any(Option::is_some)
+    };
+    if !is_traced(&TARGETS.lock()) {
+        return;
+    }
+    rcu::synchronize();
+    for n in sites {
+        let former = TARGETS.lock().get_mut(n).and_then(Option::take);
+        drop(former);
+    }
+}
+
+/// The writable pages of a site.
+fn pages_of(writings: &[Writing], place: Place) -> &Writable {
+    let at = writings.partition_point(|writing| writing.text < place.text);
+    &writings[at].pages
+}
+
+/// All of `list` call their targets from now on, or do not, as every CPU sees it. `foreign` has room for those
+/// of modules.
+fn switch(writings: &[Writing], list: &[Place], call: bool, foreign: &mut Vec<usize>) {
+    if list.is_empty() {
+        return;
+    }
+    foreign.clear();
+    foreign.extend(
+        list.iter()
+            .filter(|place| place.text != 0)
+            .map(|place| place.site),
+    );
+    foreign.sort_unstable();
+    let at = |one: &Place| (pages_of(writings, *one), sites::place(one.site));
+    let settle = || on_each_cpu(online(), &patch::synchronize);
+    site_table::while_changing(foreign, settle, || {
+        exchange(PHASES, list, at, |one, phase| {
+            let (pages, place) = at(one);
+            // SAFETY: the architecture says what may be written there, in this order; all CPUs see each phase
+            // before the next.
+            let word = unsafe { pages.word(place) };
+            let new = sites::word(one.site, one.to, word.load(Relaxed), call, phase);
+            word.store(new, Release);
+        });
     });
 }

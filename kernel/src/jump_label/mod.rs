@@ -6,7 +6,7 @@
 use crate::arch::jump_label::{PHASES, SIZE, store};
 use crate::arch::jump_table::{self, Jump};
 use crate::mm::reserve::room_exact;
-use crate::mm::text::Writable;
+use crate::mm::text::{Writable, exchange};
 use crate::sync::Mutex;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -48,10 +48,10 @@ fn turn(key: usize, on: bool) -> Result<(), Errno> {
     jumps.extend(of_key());
     if let (Some(first), Some(last)) = (jumps.first(), jumps.last()) {
         let text = Writable::new(first.site..last.site + SIZE)?;
-        text.exchange(
+        exchange(
             PHASES,
             &jumps,
-            |jump| jump.site,
+            |jump| (&text, jump.site),
             // SAFETY: all CPUs synchronise between phases, and with the lock nobody else changes them.
             |jump, phase| unsafe { store(&text, jump, on, phase) },
         );

@@ -65,38 +65,6 @@ impl Writable {
         unsafe { &*(self.place(text, size_of::<usize>()) as *const AtomicUsize) }
     }
 
-    /// Exchanges instructions while all CPUs may execute them. `store` stores what one phase stores of one
-    /// element of `list`, whose instruction is at `place`: in ascending order. When this returns all CPUs
-    /// execute what the last phase has stored. Thread, interrupts on, and no lock held that an interrupt
-    /// handler takes; may sleep.
-    pub fn exchange<T>(
-        &self,
-        phases: usize,
-        list: &[T],
-        place: impl Fn(&T) -> usize,
-        mut store: impl FnMut(&T, usize),
-    ) {
-        if list.is_empty() {
-            return;
-        }
-        let _exchanging = EXCHANGING.lock();
-        // The last phase comes twice: an emulator (QEMU before 8.1) may have read what was there before while
-        // it translated, and keep that until there is another store. After all CPUs were interrupted none
-        // still does.
-        for phase in (0..phases).chain([phases - 1]) {
-            for (n, item) in list.iter().enumerate() {
-                store(item, phase);
-                // Once for each page, with its last.
-                let at = place(item);
-                let next = list.get(n + 1).map(|item| place(item) / PAGE_SIZE);
-                if next != Some(at / PAGE_SIZE) {
-                    self.written(at);
-                }
-            }
-            on_each_cpu(online(), &patch::synchronize);
-        }
-    }
-
     /// What was written to the page with the text at `at` is what CPUs fetch from now on, but for what they
     /// have fetched already.
     pub fn written(&self, at: usize) {
@@ -105,6 +73,36 @@ impl Writable {
             mmu::sync_instructions(phys);
             true
         });
+    }
+}
+
+/// Exchanges instructions while all CPUs may execute them. `store` stores what one phase stores of one element of
+/// `list`; `at` says where its instruction is, and which pages show its text: in ascending order of both. When
+/// this returns all CPUs execute what the last phase has stored. Thread, interrupts on, and no lock held that an
+/// interrupt handler takes; may sleep.
+pub fn exchange<'a, T>(
+    phases: usize,
+    list: &[T],
+    at: impl Fn(&T) -> (&'a Writable, usize),
+    mut store: impl FnMut(&T, usize),
+) {
+    if list.is_empty() {
+        return;
+    }
+    let _exchanging = EXCHANGING.lock();
+    // The last phase comes twice: an emulator (QEMU before 8.1) may have read what was there before while it
+    // translated, and keep that until there is another store. After all CPUs were interrupted none still does.
+    for phase in (0..phases).chain([phases - 1]) {
+        for (n, item) in list.iter().enumerate() {
+            store(item, phase);
+            // Once for each page, with its last.
+            let (pages, place) = at(item);
+            let next = list.get(n + 1).map(|item| at(item).1 / PAGE_SIZE);
+            if next != Some(place / PAGE_SIZE) {
+                pages.written(place);
+            }
+        }
+        on_each_cpu(online(), &patch::synchronize);
     }
 }
 

@@ -6,6 +6,7 @@
 use super::image::Image;
 use super::params::Named;
 use crate::arch::irq;
+use crate::ftrace::modules::Loaded;
 use crate::mm::reserve::room_exact;
 use crate::mm::symbols::{Modules, Outside};
 use crate::sched::WaitQueue;
@@ -86,6 +87,8 @@ pub struct Body {
     pub start: Option<u64>,
     /// `cleanup_module`.
     pub exit: Option<u64>,
+    /// Its functions that can be traced: those that stay, and those that only `init` needs.
+    pub traced: Mutex<[Option<Loaded>; 2]>,
     /// The letters of the marks that it puts on the kernel.
     pub taints: &'static str,
 }

@@ -4,8 +4,9 @@ use super::events;
 use super::image::Image;
 use super::list::{self, Body, CHANGED, CHANGING, Export, Module, State};
 use super::params::{self, Named};
-use super::{ABI, interface};
+use super::{ABI, interface, traced};
 use crate::arch::module::Format;
+use crate::ftrace::texts::Function;
 use crate::mm::PAGE_SIZE;
 use crate::mm::reserve::{room, room_exact};
 use crate::panic::taint;
@@ -17,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Release};
 use limen_linux_abi::{Errno, errno::MAX_ERRNO};
-use limen_module::{Error, Exported, Exports, Info, Layout, Linked, Object, Shown, link};
+use limen_module::{Error, Exported, Exports, Info, Layout, Linked, Object, Shown, Tracing, link};
 
 /// `MODULE_INIT_IGNORE_MODVERSIONS`: there are no versions of symbols to ignore.
 pub const IGNORE_MODVERSIONS: u32 = 1;
@@ -113,6 +114,10 @@ impl Exports for Finder<'_> {
             }
         }
     }
+
+    fn tracing(&self) -> Option<Tracing> {
+        Some(traced::tracing())
+    }
 }
 
 impl Drop for Finder<'_> {
@@ -165,6 +170,7 @@ impl Drop for Claim {
 
 /// Frees what a module that is in no list had.
 pub fn forget(module: &Arc<Module>) {
+    traced::end(module, true);
     if let Some(body) = module.body() {
         drop(body.image.lock().take());
         body.uses.iter().for_each(|used| used.put());
@@ -233,8 +239,11 @@ fn read(file: &[u8], flags: u32) -> Result<Read<'_>, Errno> {
     })
 }
 
+/// A module that is linked: what is kept of it, its parameters, and its functions that can be traced.
+type Formed = (Body, limen_module::Parameters, [Vec<Function>; 2]);
+
 /// Links the module in `image`, and puts together what is kept of it.
-fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parameters), Errno> {
+fn form(read: &Read<'_>, mut image: Image) -> Result<Formed, Errno> {
     let mut finder = Finder {
         name: read.name,
         held: Vec::new(),
@@ -259,8 +268,17 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parame
         symbols,
         exports,
         parameters,
+        sites,
+        untraceable,
         ..
     } = linked;
+    if untraceable > 0 {
+        warning!(
+            "{}: {untraceable} functions cannot be traced: bad patch-sites",
+            read.name
+        );
+    }
+    let functions = traced::functions(&symbols, &sites)?;
     let mut offered = Vec::new();
     for export in exports.iter() {
         room(&mut offered, 1)?;
@@ -314,9 +332,10 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<(Body, limen_module::Parame
         uses,
         start: init,
         exit,
+        traced: Mutex::new([None, None]),
         taints,
     };
-    Ok((body, parameters))
+    Ok((body, parameters, functions))
 }
 
 /// `ENOEXEC` and a line in the log: somebody else exports what the module does. The caller holds `CHANGING`.
@@ -383,7 +402,7 @@ fn mark(name: &str, body: &Body) {
 pub fn load(file: Vec<u8>, args: impl FnOnce() -> Result<Vec<u8>, Errno>, flags: u32) -> Result<(), Errno> {
     let read = read(&file, flags)?;
     let claim = Claim::new(read.name)?;
-    let (body, parameters) = form(&read, Image::new(&read.layout)?)?;
+    let (body, parameters, functions) = form(&read, Image::new(&read.layout)?)?;
     let release = |body: &Body| body.uses.iter().for_each(|used| used.put());
     let name = claim.module.name.clone();
     let prepare = || {
@@ -408,6 +427,7 @@ pub fn load(file: Vec<u8>, args: impl FnOnce() -> Result<Vec<u8>, Errno>, flags:
     drop(changing);
     drop(read);
     drop(file);
+    traced::begin(&claim.module, functions)?;
     events::loaded(&name);
     if let Some(start) = start {
         run(&name, start)?;
@@ -432,6 +452,7 @@ fn run(name: &str, start: u64) -> Result<(), Errno> {
 /// `init` was successful.
 fn finish(mut claim: Claim) -> Result<(), Errno> {
     let body = claim.module.body().ok_or(Errno::ENODEV)?;
+    traced::end(&claim.module, false);
     body.init_gone.store(true, Release);
     let protected = body.image.lock().as_mut().map_or(Ok(()), Image::init_has_run);
     if let Err(error) = protected {

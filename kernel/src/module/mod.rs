@@ -3,7 +3,8 @@
 //!
 //! `load` and `unload` do what the system calls ask, `together` makes one load of several of a file, `list`
 //! knows the modules and counts who uses them, `image` is the memory of one, `files` shows them in procfs and
-//! sysfs, `params` their parameters, and `interface` is what they can call.
+//! sysfs, `params` their parameters, `traced` makes
+//! their functions known to tracers, and `interface` is what they can call.
 
 mod events;
 mod files;
@@ -13,6 +14,7 @@ mod list;
 mod load;
 mod params;
 mod together;
+mod traced;
 mod unload;
 
 pub use load::{IGNORE_MODVERSIONS, IGNORE_VERMAGIC, load};

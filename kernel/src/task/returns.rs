@@ -59,7 +59,7 @@ pub fn begin(task: &Task) {
 /// All threads have room, and those to come get some. `ENOMEM`: not all have. May sleep.
 pub fn want() -> Result<(), Errno> {
     // A new thread is found below, or it sees this.
-    WANTED.store(true, SeqCst);
+    let before = WANTED.swap(true, SeqCst);
     let mut result = Ok(());
     crate::sched::each_kernel_thread(|task| result = result.and_then(|()| give(task)));
     for process in super::all_processes() {
@@ -67,7 +67,8 @@ pub fn want() -> Result<(), Errno> {
             result = result.and_then(|()| give(&thread));
         }
     }
-    if result.is_err() {
+    // Somebody else who traces already goes on.
+    if result.is_err() && !before {
         no_longer();
     }
     result

@@ -24,10 +24,12 @@ const FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables",
+    // A function that is traced changes all registers that calls may change.
+    "-fno-ipa-ra",
 ];
 
-/// What differs between processors: where code and data may be, only general registers, and frame pointers as
-/// the kernel's own code has them.
+/// What differs between processors: where code and data may be, only general registers, frame pointers as the
+/// kernel's own code has them, and room for tracers at the beginning of each function, as there (`build.rs`).
 fn flags(arch: Arch) -> &'static [&'static str] {
     match arch {
         Arch::X86_64 => &[
@@ -36,6 +38,8 @@ fn flags(arch: Arch) -> &'static [&'static str] {
             "-mgeneral-regs-only",
             "-fcf-protection=none",
             "-fno-omit-frame-pointer",
+            "-fpatchable-function-entry=13,8",
+            "-falign-functions=8",
         ],
         Arch::Arm64 => &[
             "-mcmodel=small",
@@ -43,6 +47,8 @@ fn flags(arch: Arch) -> &'static [&'static str] {
             "-mno-outline-atomics",
             "-mbranch-protection=none",
             "-fno-omit-frame-pointer",
+            "-fpatchable-function-entry=4,2",
+            "-falign-functions=8",
         ],
         // The kernel's frame pointer is not GCC's: modules leave it alone.
         Arch::Arm => &[
@@ -52,6 +58,7 @@ fn flags(arch: Arch) -> &'static [&'static str] {
             "-mno-unaligned-access",
             "-fomit-frame-pointer",
             "-ffixed-r11",
+            "-fpatchable-function-entry=7,0",
         ],
         Arch::Powerpc64 => &[
             "-mcpu=power9",
@@ -61,6 +68,8 @@ fn flags(arch: Arch) -> &'static [&'static str] {
             "-msoft-float",
             "-mno-altivec",
             "-mno-vsx",
+            "-fpatchable-function-entry=4,2",
+            "-falign-functions=8",
         ],
     }
 }
@@ -125,13 +134,19 @@ pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
                 _ => new.with_added_extension(format!("{n}.o")),
             };
             let mut compile = Command::new(&compiler);
-            compile
-                .args(FLAGS)
-                .args(flags(arch))
-                .arg("-I")
-                .arg(&include)
-                .arg("-c");
-            run(compile.arg(source).arg("-o").arg(&object))?;
+            compile.args(FLAGS).args(flags(arch)).arg("-I").arg(&include);
+            if arch == Arch::Powerpc64 {
+                let text = object.with_added_extension("s");
+                run(compile.arg("-S").arg(source).arg("-o").arg(&text))?;
+                let made = std::fs::read_to_string(&text)?;
+                std::fs::write(&text, at_local_entries(&made))?;
+                let mut assemble = Command::new(&compiler);
+                assemble.args(flags(arch)).arg("-c").arg(&text);
+                run(assemble.arg("-o").arg(&object))?;
+                std::fs::remove_file(&text)?;
+            } else {
+                run(compile.arg("-c").arg(source).arg("-o").arg(&object))?;
+            }
             objects.push(object);
         }
         if sources.len() > 1 {
@@ -143,6 +158,31 @@ pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
         }
         Ok(())
     })
+}
+
+/// GCC's assembler text for powerpc64 with the room for tracers behind the address of the table of contents,
+/// where calls by name and through pointers meet (as LLVM has it): before 13, GCC puts it where only the latter
+/// pass.
+fn at_local_entries(text: &str) -> String {
+    const NOP: &str = "\tnop";
+    let mut lines: Vec<&str> = Vec::new();
+    let mut moved = 0;
+    for line in text.lines() {
+        // The label of the global entry.
+        if line.starts_with(".LCF") && line.ends_with(':') {
+            while lines.last() == Some(&NOP) {
+                lines.pop();
+                moved += 1;
+            }
+        }
+        lines.push(line);
+        if line.starts_with("\t.localentry") {
+            lines.extend(std::iter::repeat_n(NOP, moved));
+            moved = 0;
+        }
+    }
+    lines.push("");
+    lines.join("\n")
 }
 
 /// Runs a tool; its messages are the error. Warnings are shown.
@@ -167,4 +207,18 @@ pub fn build(arch: Option<Arch>, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_local_entries;
+
+    #[test]
+    fn room_for_tracers_is_where_all_calls_pass() {
+        let made = "a:\n\tnop\n\tnop\n.LCF0:\n0:\taddis 2,12,x\n\taddi 2,2,y\n\t.localentry\ta,.-a\n\tblr\n\
+                    b:\n\tnop\n\tnop\n\tblr\n";
+        let wanted = "a:\n.LCF0:\n0:\taddis 2,12,x\n\taddi 2,2,y\n\t.localentry\ta,.-a\n\tnop\n\tnop\n\tblr\n\
+                      b:\n\tnop\n\tnop\n\tblr\n";
+        assert_eq!(at_local_entries(made), wanted);
+    }
 }

@@ -7,6 +7,7 @@
 use crate::Fault;
 use crate::machine::{Addends, Branch, Class, Machine, Site, Target, signed};
 use crate::read::{u16_at, u32_at};
+use crate::sites::WayOf;
 
 /// 32-bit Arm.
 #[derive(Debug)]
@@ -223,6 +224,8 @@ impl Machine for Arm {
     const CLASS: Class = Class::Bits32;
     const ADDENDS: Addends = Addends::InPlace;
     const VENEER: (u64, u64) = (8, 4);
+    const SITE_REACH: i64 = 1 << 25;
+    const SITE_VENEERS: u64 = 1;
 
     /// EABI version 5, instructions little-endian.
     fn flags_fit(flags: u32) -> bool {
@@ -274,6 +277,29 @@ impl Machine for Arm {
         for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip([code, to as u32]) {
             *bytes = word.to_le_bytes();
         }
+    }
+
+    fn make_site(bytes: &mut [u8], address: u64, nothing: u64, way: WayOf<'_>) -> Option<(u64, u64)> {
+        const NOP: u32 = 0xe320_f000;
+        /// `b .+28`, over all of it.
+        const OFF: u32 = 0xea00_0005;
+        /// `mov ip, lr`, then the call, then `b .+16`, which passes over the slot.
+        const KEEP: u32 = 0xe1a0_c00e;
+        const CALL: u32 = 0xeb00_0000;
+        const PASS: u32 = 0xea00_0002;
+        // GCC leaves seven that do nothing; LLVM passes over them.
+        let mut words = (4..28).step_by(4).map(|at| u32_at(bytes, at));
+        let intact = words.all(|word| word == Some(NOP)) && matches!(u32_at(bytes, 0), Some(NOP | OFF));
+        if !intact || !address.is_multiple_of(4) {
+            return None;
+        }
+        let to = way(0, address + 16)?;
+        let distance = (to as u32).wrapping_sub(address as u32 + 16) >> 2 & 0xff_ffff;
+        let made = [OFF, KEEP, CALL | distance, PASS, nothing as u32];
+        for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(made) {
+            *bytes = word.to_le_bytes();
+        }
+        Some((address, to))
     }
 
     fn relocate(

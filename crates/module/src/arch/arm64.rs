@@ -8,7 +8,8 @@
 
 use crate::Fault;
 use crate::machine::{Addends, Branch, Class, Machine, Site, Target, aligned, either, signed, unsigned};
-use crate::read::put;
+use crate::read::{put, u32_at};
+use crate::sites::WayOf;
 
 /// arm64.
 #[derive(Debug)]
@@ -106,6 +107,8 @@ impl Machine for Arm64 {
     const CLASS: Class = Class::Bits64;
     const ADDENDS: Addends = Addends::Apart;
     const VENEER: (u64, u64) = (24, 8);
+    const SITE_REACH: i64 = 1 << 27;
+    const SITE_VENEERS: u64 = 1;
 
     fn is_marker(name: &[u8]) -> bool {
         matches!(name, [b'$', b'x' | b'd'] | [b'$', b'x' | b'd', b'.', ..])
@@ -144,6 +147,20 @@ impl Machine for Arm64 {
         for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(code) {
             *bytes = word.to_le_bytes();
         }
+    }
+
+    fn make_site(bytes: &mut [u8], address: u64, nothing: u64, way: WayOf<'_>) -> Option<(u64, u64)> {
+        const NOP: u32 = 0xd503_201f;
+        /// `mov x9, x30`.
+        const KEEP: u32 = 0xaa1e_03e9;
+        let mut words = (0..16).step_by(4).map(|at| u32_at(bytes, at));
+        if !address.is_multiple_of(8) || !words.all(|word| word == Some(NOP)) {
+            return None;
+        }
+        let to = way(0, address + 12)?;
+        put(bytes, nothing.to_le_bytes())?;
+        put(bytes.get_mut(8..)?, KEEP.to_le_bytes())?;
+        Some((address + 8, to))
     }
 
     fn relocate(

@@ -13,6 +13,7 @@
 use crate::Fault;
 use crate::machine::{Addends, Branch, Class, Machine, Site, Target, aligned, either, signed};
 use crate::read;
+use crate::sites::WayOf;
 
 /// powerpc64, little-endian.
 #[derive(Debug)]
@@ -85,6 +86,9 @@ impl Machine for Powerpc64 {
     const CLASS: Class = Class::Bits64;
     const ADDENDS: Addends = Addends::Apart;
     const VENEER: (u64, u64) = (32, 4);
+    const SITE_REACH: i64 = 1 << 25;
+    const SITE_VENEERS: u64 = 2;
+    const SITE_VENEER: u8 = TO_OWN;
     const BASE_SYMBOL: &'static [u8] = b".TOC.";
 
     /// Version 2 of the ABI.
@@ -131,6 +135,26 @@ impl Machine for Powerpc64 {
         for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(code) {
             *bytes = word.to_le_bytes();
         }
+    }
+
+    fn make_site(bytes: &mut [u8], address: u64, nothing: u64, way: WayOf<'_>) -> Option<(u64, u64)> {
+        /// `mflr r0`.
+        const KEEP: u32 = 0x7c08_02a6;
+        /// The first half of `addis r2, r12, x`: the function makes its TOC, in two instructions.
+        const MAKES_TOC: u32 = 0x3c4c;
+        let word = |at: usize| read::u32_at(bytes, at);
+        let toc = word(8)? >> 16 == MAKES_TOC;
+        let site = if toc { 16 } else { 8 };
+        let intact = [0, 4, site, site + 4].iter().all(|at| word(*at) == Some(NOP));
+        // GCC 12 leaves it before the TOC is made: calls by name pass behind, and r12 is wanted still.
+        let early = !toc && word(16).is_some_and(|word| word >> 16 == MAKES_TOC);
+        if early || !intact || !address.is_multiple_of(8) {
+            return None;
+        }
+        let to = way(usize::from(toc), address + site as u64 + 4)?;
+        read::put(bytes, nothing.to_le_bytes())?;
+        read::put(bytes.get_mut(site..)?, KEEP.to_le_bytes())?;
+        Some((address + site as u64 | u64::from(toc), to))
     }
 
     fn relocate(

@@ -6,6 +6,7 @@
 
 use crate::Fault;
 use crate::machine::{Addends, Branch, Class, Machine, Site, Target, either, signed, unsigned};
+use crate::sites::WayOf;
 
 /// x86_64.
 #[derive(Debug)]
@@ -28,12 +29,32 @@ impl Machine for X86_64 {
     const CLASS: Class = Class::Bits64;
     const ADDENDS: Addends = Addends::Apart;
     const VENEER: (u64, u64) = (0, 1);
+    const SITE_REACH: i64 = 1 << 31;
+    const SITE_VENEERS: u64 = 0;
 
     fn branch(_: u32, _: &[u8], _: i64, _: &Target) -> Option<Branch> {
         None
     }
 
     fn write_veneer(_: &mut [u8], _: u8, _: u64) {}
+
+    fn make_site(bytes: &mut [u8], address: u64, nothing: u64, way: WayOf<'_>) -> Option<(u64, u64)> {
+        /// `nop` of five bytes; GCC leaves five of one.
+        const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 8];
+        // The site lies in one quadword.
+        let [slot, code] = bytes.as_chunks_mut::<8>().0.get_mut(..2)? else {
+            return None;
+        };
+        let made = code.get_mut(..NOP.len())?;
+        let intact = *slot == [0x90; 8] && (*made == [0x90; NOP.len()] || *made == NOP);
+        if !intact || !address.is_multiple_of(8) {
+            return None;
+        }
+        let to = way(0, address + 13)?;
+        *slot = nothing.to_le_bytes();
+        made.copy_from_slice(&NOP);
+        Some((address + 8, to))
+    }
 
     fn relocate(
         site: &mut Site<'_>,

@@ -71,9 +71,19 @@ pub fn place(site: usize) -> usize {
     site
 }
 
-/// The word of a site, which calls the tracer, or does not.
-pub fn word(_site: usize, _now: Value, call: bool, _phase: usize) -> Value {
+/// The word of a site, which lets its call happen, or does not.
+pub fn word(_site: usize, _to: usize, _now: Value, call: bool, _phase: usize) -> Value {
     if call { NOP } else { OFF }
+}
+
+/// What a site of the image calls.
+pub fn trampoline(_site: usize) -> usize {
+    trace_entry as *const () as usize
+}
+
+/// What those of modules call.
+pub fn for_modules() -> [usize; 2] {
+    [trace_entry as *const () as usize; 2]
 }
 
 /// Whether a word is one of a site without a tracer.

@@ -69,14 +69,24 @@ pub fn place(site: usize) -> usize {
     site + 4
 }
 
-/// The word of a site, which calls the tracer, or does not.
-pub fn word(site: usize, _now: Value, call: bool, _phase: usize) -> Value {
-    let distance = (trace_entry as *const () as usize).wrapping_sub(place(site));
+/// The word of a site, which calls `to`, or does not.
+pub fn word(site: usize, to: usize, _now: Value, call: bool, _phase: usize) -> Value {
+    let distance = to.wrapping_sub(place(site));
     if call {
         BL | (distance >> 2) as u32 & 0x3ff_ffff
     } else {
         NOP
     }
+}
+
+/// What a site of the image calls.
+pub fn trampoline(_site: usize) -> usize {
+    trace_entry as *const () as usize
+}
+
+/// What those of modules call.
+pub fn for_modules() -> [usize; 2] {
+    [trace_entry as *const () as usize; 2]
 }
 
 /// Whether a word is one of a site without a tracer.

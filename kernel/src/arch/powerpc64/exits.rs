@@ -1,6 +1,7 @@
 //! Where traced functions return to, so that their returns are traced: [`return_address`] is in place of
 //! their own return address.
 
+use super::cpus::SCRATCH_TOC;
 use super::stack::LEAST;
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
@@ -43,7 +44,7 @@ pub fn return_address() -> usize {
 
 // A function has returned here. LR still is this address. Preemption is off until where it really returns to
 // is known and its return was traced. Until then this address is also this frame's return address, which a
-// backtrace understands.
+// backtrace understands. It may be a function of a module, with a table of contents of its own.
 global_asm!(
     r#"
 .pushsection .text, "ax"
@@ -57,6 +58,8 @@ return_trampoline:
     .endr
     mflr    0
     std     0, {frame} + 16(1)
+    std     2, 24(1)
+    ld      2, {toc}(13)
     ld      9, {current}(13)
     lwz     10, {preempt_count}(9)
     addi    10, 10, 1
@@ -73,6 +76,7 @@ return_trampoline:
     andi.   10, 10, {need_resched}
     bne     2f
 1:  ld      0, {frame} + 16(1)
+    ld      2, 24(1)
     mtlr    0
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7
     ld      3 + \n, {values} + 8 * \n(1)
@@ -91,6 +95,7 @@ return_trampoline:
     current = const offset_of!(CpuLocal, current),
     preempt_count = const offset_of!(ThreadInfo, preempt_count),
     work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
+    toc = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_TOC,
     need_resched = const ThreadFlags::NEED_RESCHED.bits(),
     returned = sym crate::arch::site_table::returned,
     resched = sym crate::arch::site_table::resched,

@@ -5,6 +5,7 @@
 //! these two may be exchanged while other CPUs execute them (Power ISA 3.1, Book II, 1.7.2: patch class
 //! instructions).
 
+use super::cpus::SCRATCH_TOC;
 use super::stack::LEAST;
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
@@ -76,18 +77,31 @@ pub fn place(site: usize) -> usize {
     ip(site) + 4
 }
 
-/// The word of a site, which calls the tracer, or does not.
-pub fn word(site: usize, _now: Value, call: bool, _phase: usize) -> Value {
+/// What a site of the image calls.
+pub fn trampoline(site: usize) -> usize {
     unsafe extern "C" {
         static trace_entry: u8;
         static trace_entry_toc: u8;
     }
-    let to = if site & TOC != 0 {
-        &raw const trace_entry_toc
+    if site & TOC != 0 {
+        &raw const trace_entry_toc as usize
     } else {
-        &raw const trace_entry
-    };
-    let distance = (to as usize).wrapping_sub(place(site));
+        &raw const trace_entry as usize
+    }
+}
+
+/// What those of modules call: they have another table of contents.
+pub fn for_modules() -> [usize; 2] {
+    unsafe extern "C" {
+        static trace_module: u8;
+        static trace_module_toc: u8;
+    }
+    [&raw const trace_module, &raw const trace_module_toc].map(|to| to as usize)
+}
+
+/// The word of a site, which calls `to`, or does not.
+pub fn word(site: usize, to: usize, _now: Value, call: bool, _phase: usize) -> Value {
+    let distance = to.wrapping_sub(place(site));
     if call {
         BL | distance as u32 & 0x3ff_fffc
     } else {
@@ -120,12 +134,15 @@ pub const PARENT: isize = -(((FRAME - LEAST - offset_of!(Entry, parent)) / size_
 global_asm!(
     r#"
 .pushsection .text, "ax"
-.macro TRACE_ENTRY name, slot
+.macro TRACE_ENTRY name, slot, back, keep=0
 .balign 64
 .globl \name
 .type \name, %function
 \name:
     stdu    1, -{frame}(1)
+    .if \keep
+    std     2, 24(1)
+    .endif
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7
     std     3 + \n, {args} + 8 * \n(1)
     .endr
@@ -144,22 +161,20 @@ global_asm!(
     ld      12, 0(5)
     mtctr   12
     bctrl
-    b       trace_entry_back
+    b       \back
 .size \name, . - \name
 .endm
-    TRACE_ENTRY trace_entry, 16
-    TRACE_ENTRY trace_entry_toc, 24
-.balign 64
-trace_entry_back:
+.macro TRACE_BACK
     ld      9, {current}(13)
     lwz     10, {preempt_count}(9)
     addi    10, 10, -1
     stw     10, {preempt_count}(9)
     lwz     10, {work}(9)
     andi.   10, 10, {need_resched}
-    bne     2f
+.endm
 // A function that runs instead begins at its global entry, and wants its address in r12.
-1:  ld      12, {next}(1)
+.macro TRACE_GO_ON
+    ld      12, {next}(1)
     ld      0, {parent}(1)
     mtctr   12
     mtlr    0
@@ -168,8 +183,27 @@ trace_entry_back:
     .endr
     addi    1, 1, {frame}
     bctr
-// Somebody more deserving became runnable meanwhile.
+.endm
+    TRACE_ENTRY trace_entry, 16, trace_entry_back
+    TRACE_ENTRY trace_entry_toc, 24, trace_entry_back
+    TRACE_ENTRY trace_module, 16, trace_module_back, 1
+    TRACE_ENTRY trace_module_toc, 24, trace_module_back, 1
+.balign 64
+trace_entry_back:
+    TRACE_BACK
+    bne     2f
+1:  TRACE_GO_ON
 2:  bl      {resched}
+    nop
+    b       1b
+// Tracers have the kernel's table of contents: the module's was kept where the ABI has it.
+trace_module_back:
+    TRACE_BACK
+    bne     2f
+1:  ld      2, 24(1)
+    TRACE_GO_ON
+2:  ld      2, {toc}(13)
+    bl      {resched}
     nop
     b       1b
 .globl trace_entry_end
@@ -183,6 +217,7 @@ trace_entry_end:
     current = const offset_of!(CpuLocal, current),
     preempt_count = const offset_of!(ThreadInfo, preempt_count),
     work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
+    toc = const offset_of!(CpuLocal, scratch) + 8 * SCRATCH_TOC,
     need_resched = const ThreadFlags::NEED_RESCHED.bits(),
     resched = sym crate::arch::site_table::resched,
 );

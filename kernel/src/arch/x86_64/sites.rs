@@ -11,7 +11,7 @@
 use super::frame::Frame;
 use super::jump_label;
 use crate::arch::jump_table;
-use crate::arch::site_table::TABLE;
+use crate::arch::site_table::{self, TABLE};
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
@@ -86,10 +86,9 @@ pub fn place(site: usize) -> usize {
     site
 }
 
-/// The word of a site, which was `now`, after phase `phase` of its change to one that calls the tracer, or
-/// does not.
-pub fn word(site: usize, now: Value, call: bool, phase: usize) -> Value {
-    let distance = (trace_entry as *const () as usize).wrapping_sub(site + SIZE) as u32;
+/// The word of a site, which was `now`, after phase `phase` of its change to one that calls `to`, or does not.
+pub fn word(site: usize, to: usize, now: Value, call: bool, phase: usize) -> Value {
+    let distance = to.wrapping_sub(site + SIZE) as u32;
     let site = if call {
         CALL | u64::from(distance) << 8
     } else {
@@ -98,6 +97,16 @@ pub fn word(site: usize, now: Value, call: bool, phase: usize) -> Value {
     let byte = if phase + 1 < PHASES { INT3 } else { site & 0xff };
     let rest = if phase == 0 { now } else { now & !MASK | site };
     rest & !0xff | byte
+}
+
+/// What a site of the image calls.
+pub fn trampoline(_site: usize) -> usize {
+    trace_entry as *const () as usize
+}
+
+/// What those of modules call.
+pub fn for_modules() -> [usize; 2] {
+    [trace_entry as *const () as usize; 2]
 }
 
 /// Whether a word is one of a site without a tracer.
@@ -111,7 +120,8 @@ pub fn is_off(word: Value) -> bool {
 pub fn passes(frame: &mut Frame) -> bool {
     const { assert!(SIZE == jump_label::SIZE) };
     let site = frame.rip - 1;
-    if !jump_table::is_site(site) && TABLE.site(TABLE.search(site)) != Some(site) {
+    let is_site = TABLE.site(TABLE.search(site)) == Some(site) || site_table::is_changing(site);
+    if !is_site && !jump_table::is_site(site) {
         return false;
     }
     frame.rip += SIZE - 1;

@@ -9,7 +9,7 @@ use crate::fs::pseudo::{Text, setting_file};
 use crate::ftrace::function::{Functions, List};
 use crate::ftrace::graph;
 use crate::ftrace::ops::{self, errno};
-use crate::ftrace::{names, site};
+use crate::ftrace::{modules, names, site};
 use crate::mm::reserve::handling;
 use crate::sync::Mutex;
 use crate::tracing::{Instance, Use};
@@ -144,6 +144,8 @@ enum Set {
 /// A file of filters that is written: what it will hold when it is closed.
 struct Written {
     used: Use,
+    /// Functions of modules keep their numbers as long as it may take the filter's place.
+    _copy: modules::Copy,
     set: Set,
     state: Mutex<(Hash, Tokens)>,
     shown: Arc<dyn FileOps>,
@@ -151,9 +153,10 @@ struct Written {
 
 fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
     let functions = Functions::of(&used)?;
-    let names = names::known()?;
+    let copy = modules::Copy::new();
     let listed = functions.clone();
     let show = move |out: &mut Text| {
+        let names = names::known()?;
         let _ = match set {
             Set::Calls(which) => listed.with_filter(|filter| filter.list(which, &names, out)),
             Set::Graph(which) => graph::with_hash(which, |hash| hash.list(&names, which.empty_text(), out)),
@@ -174,6 +177,7 @@ fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
     };
     Ok(Arc::new(Written {
         used,
+        _copy: copy,
         set,
         state: Mutex::new((hash, Tokens::new(WORD))),
         shown,

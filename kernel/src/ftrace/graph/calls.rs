@@ -41,7 +41,12 @@ fn wants(recorder: &Recorder, list: &List, ip: usize, common: Common, depth: usi
     if !list.exact && !site::find(ip, ip + 1).is_some_and(|n| recorder.sites.contains(Site(n as u32))) {
         return false;
     }
-    if !inside && !list.only.is_empty() && list.only.binary_search(&ip).is_err() {
+    if !inside
+        && list
+            .only
+            .as_ref()
+            .is_some_and(|only| only.binary_search(&ip).is_err())
+    {
         return false;
     }
     if recorder
@@ -66,7 +71,11 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
         .and_then(|n| returns.get(n))
         .unwrap_or_default();
     let (mut marks, mut kept) = (Marks::default(), false);
-    for recorder in &list.recorders {
+    for recorder in list
+        .recorders
+        .iter()
+        .filter(|recorder| !recorder.ended.load(Relaxed))
+    {
         let bit = recorder.bit;
         let outer = if top.time >= recorder.since {
             top.marks
@@ -161,7 +170,7 @@ fn record_return(returns: &Returns, depth: usize, call: &Call, value: usize, now
     for recorder in &list.recorders {
         let threshold = recorder.instance.threshold.load(Relaxed).saturating_mul(1000);
         let is_its = call.marks.wanted & recorder.bit != 0 && call.time >= recorder.since;
-        if !is_its || now.wrapping_sub(call.time) < threshold {
+        if !is_its || recorder.ended.load(Relaxed) || now.wrapping_sub(call.time) < threshold {
             continue;
         }
         let exit = GraphReturn {

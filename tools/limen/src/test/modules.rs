@@ -1,5 +1,5 @@
 //! Modules of the kernel: builds those of `programs/modules`, and runs `programs/abi/modules.c`, which loads
-//! them; one of them maps most of the memory. By name, `programs/abi/loads.c` does so a thousand times under
+//! them; one of them maps most of the memory. `programs/abi/module_traces.c` traces their functions. By name, `programs/abi/loads.c` does so a thousand times under
 //! load.
 
 use anyhow::{Result, bail};
@@ -26,6 +26,11 @@ fn run(
     (cpus, seconds): (u32, u32),
     options: &[&str],
 ) -> Result<Verdict> {
+    let tells = if program == "module_traces" {
+        ""
+    } else {
+        " && dmesg | grep vmap80:"
+    };
     let program = agent::program_in(arch, "abi", program)?;
     let (mem, args) = memory(arch);
     let guest = Guest::new(context, arch)
@@ -35,7 +40,7 @@ fn run(
         .option(format!("--add={}:/test", program.display()))
         .options(options);
     let ran = with_modules(guest, arch)?
-        .script(&format!("/test {} && dmesg | grep vmap80:\n", args.join(" ")))
+        .script(&format!("/test {}{tells}\n", args.join(" ")))
         .run()?;
     if ran.status != 0 {
         bail!("status {}\n{}", ran.status, ran.everything());
@@ -62,6 +67,9 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let plain = Step::on(arch, "modules", move |context| {
         run(context, arch, "modules", (2, 600), &[])
     });
+    let traced = Step::on(arch, "module-traces", move |context| {
+        run(context, arch, "module_traces", (2, 600), &[])
+    });
     let validated = flavour::LOCKDEP.on(arch, "lockdep-modules", move |context| {
         run(context, arch, "modules", (2, 600), &flavour::LOCKDEP.options())
     });
@@ -73,6 +81,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     });
     vec![
         plain.after(format!("boot-{arch}")),
+        traced.after(format!("modules-{arch}")),
         validated.after(format!("modules-{arch}")),
         long.after(format!("modules-{arch}")).alone(),
     ]

@@ -1,0 +1,97 @@
+//! Modules come and go: their functions are traced by whoever traces everything, and by filters that waited for
+//! them; when they go, filters forget them.
+//!
+//! A number of a site is given to another when its module is gone. Before that, nothing has it: registered
+//! tracers and filters are told. What has been copied from a filter and takes its place later cannot be told:
+//! as long as there is such a [`Copy`], no number is used again, and when it takes the filter's place it is
+//! compared with what there is (`Hash::settle`).
+
+use super::function::Functions;
+use super::names::{self, Known};
+use super::texts::{Function, Text};
+use super::{graph, ops, site};
+use crate::sync::Mutex;
+use crate::tracing::{self, Instance};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::SeqCst;
+use limen_linux_abi::Errno;
+
+/// Held while a module's functions come or go. In it is the number behind all that a [`Copy`] may contain.
+static CHANGING: Mutex<usize> = Mutex::new(0);
+
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+
+/// A copy of filters is about to be made, and may take their place as long as this is there.
+pub struct Copy(());
+
+impl Copy {
+    /// Before the copy is made.
+    #[expect(clippy::new_without_default, reason = "it counts")]
+    pub fn new() -> Self {
+        COPIES.fetch_add(1, SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        COPIES.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Functions of a module that can be traced. When it is dropped, they cannot any more, and no CPU is in one of
+/// their tracers; that may sleep. They are not executed then.
+pub struct Loaded(Arc<Text>);
+
+/// Calls `f` with each instance.
+fn each_instance(mut f: impl FnMut(&Arc<Instance>) -> Result<(), Errno>) -> Result<(), Errno> {
+    if let Some(top) = tracing::made() {
+        f(top)?;
+    }
+    tracing::all().iter().try_for_each(f)
+}
+
+/// Its functions, by address, can be traced from now on, and are, if a filter says so. They can be executed,
+/// and their slots are valid. `ENOMEM`: they cannot; a filter that waited for them may wait no more. May sleep.
+pub fn load(module: String, functions: Vec<Function>) -> Result<Loaded, Errno> {
+    let mut end = CHANGING.lock();
+    let least = if COPIES.load(SeqCst) == 0 { 0 } else { *end };
+    let text = ops::load(module, functions, least)?;
+    *end = super::texts::bound().max(least);
+    if tracing::made().is_none() {
+        // Nobody has a filter.
+        return Ok(Loaded(text));
+    }
+    let told = names::known().and_then(|names: Known| {
+        let module = text.module();
+        each_instance(|instance| Functions::of(instance)?.module_loaded(instance, &names, module))?;
+        graph::module_loaded(&names, module)
+    });
+    if let Err(errno) = told {
+        forget(&text);
+        return Err(errno);
+    }
+    Ok(Loaded(text))
+}
+
+/// The inverse.
+fn forget(text: &Arc<Text>) {
+    ops::unload(text);
+    site::forget(text.range());
+    let sites = text.numbers();
+    let _ = each_instance(|instance| {
+        Functions::of(instance)?.forget(sites);
+        Ok(())
+    });
+    graph::forget(sites);
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let _changing = CHANGING.lock();
+        forget(&self.0);
+    }
+}
