@@ -1,12 +1,16 @@
 //! The tracer `function`: records each call of the functions that an instance's filters choose, with who
 //! called.
 
+mod plain;
+
 use super::graph;
 use super::guard::Guard;
 use super::ops::{self, Registered, errno};
 use super::target::{Data, Target};
+use crate::arch::exits;
 use crate::arch::sites::Entry;
 use crate::mm::reserve::handling;
+use crate::sched::preempt;
 use crate::sync::Mutex;
 use crate::tracing::tracers::{self, Tracer};
 use crate::tracing::{self, Instance, record};
@@ -33,6 +37,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Whether the calls of all threads are recorded.
+    #[inline(always)]
+    fn takes_all(&self) -> bool {
+        self.pids.is_none() && !self.ended.load(Relaxed)
+    }
+
     fn new(instance: &Arc<Instance>, pids: Option<PidFilter>) -> Self {
         Self {
             instance: instance.clone(),
@@ -123,10 +133,24 @@ fn words(ip: usize, parent: usize) -> [u32; 2 * ADDRESS] {
     words
 }
 
-extern "C" fn record(ip: usize, parent: usize, target: &Target, _entry: &mut Entry) {
+/// Who called a function that seems to return to `parent`: it may have been jumped to by one that is traced
+/// until it returns.
+fn caller(parent: usize, entry: &Entry) -> usize {
+    if parent != exits::return_address() {
+        return parent;
+    }
+    let returns = preempt::current_info().returns.get();
+    let original = returns.and_then(|returns| returns.original(entry.sp(), parent));
+    original.unwrap_or(parent)
+}
+
+/// In every case; [`plain`] is for the usual one.
+#[cold]
+extern "C" fn record(ip: usize, parent: usize, target: &Target, entry: &mut Entry) {
     let Data::Record(recorder) = &target.data else {
         return;
     };
+    let parent = caller(parent, entry);
     let Some(_inside) = recorder.guard.enter() else {
         return;
     };
@@ -176,7 +200,7 @@ impl Inner {
             return Err(Errno::ENOMEM);
         }
         let recorder = Recorder::new(instance, self.pids.filter()?);
-        let target = Arc::new(Target::new(record, Data::Record(recorder)));
+        let target = Arc::new(Target::new(plain::record, Data::Record(recorder)));
         let set = handling(|| self.filter.effective()).map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
         self.running = Some(Running::Calls { registered, target });
@@ -256,7 +280,7 @@ pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result
     let instance = tracing::top()?;
     instance.expand()?;
     let recorder = Recorder::new(instance, None);
-    let registered = ops::add(Arc::new(Target::new(record, Data::Record(recorder))), set)?;
+    let registered = ops::add(Arc::new(Target::new(plain::record, Data::Record(recorder))), set)?;
     let result = f();
     ops::remove(registered).map_err(|(_, errno)| errno)?;
     instance.clear(None)?;

@@ -38,6 +38,20 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// [`Self::enter`], for a caller who knows that it is neither in an interrupt nor in an NMI: no other
+    /// context is inside.
+    #[inline(always)]
+    pub fn enter_in_thread(&self) -> Option<Inside<'_>> {
+        let of = self.0.get(smp::cpu_id())?;
+        if of.load(Relaxed) != 0 {
+            return None;
+        }
+        of.store(1, Relaxed);
+        Some(Inside { of, before: 0 })
+    }
+}
+
 impl Drop for Inside<'_> {
     #[inline(always)]
     fn drop(&mut self) {

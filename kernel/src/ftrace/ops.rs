@@ -5,7 +5,6 @@ use super::site::{self, Change};
 use super::target::Target;
 use crate::mm::reserve::{handling, room, room_exact};
 use crate::sync::Mutex;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -83,7 +82,7 @@ impl Vectors<'_> {
                 .iter()
                 .filter_map(|place| self.targets.get(*place)?.clone()),
         );
-        let target = Arc::new(Target::many(Box::from(list)));
+        let target = Arc::new(Target::many(list)?);
         room(&mut self.made, 1)?;
         self.made.push((places, target.clone()));
         Ok(target)

@@ -3,10 +3,10 @@
 //! executed that instruction but not yet read the slot finds what is there then. From before it reads the
 //! slot until the target's handler has returned, preemption is off, so that a grace period waits for it.
 
-use super::target::Target;
+use super::target::{NOTHING, Target};
 use crate::arch::patch;
 use crate::arch::site_table::TABLE;
-use crate::arch::sites::{self, PHASES, Value};
+use crate::arch::sites::{self, Entry, PHASES, Value};
 use crate::mm::PAGE_SIZE;
 use crate::mm::reserve::room_exact;
 use crate::mm::text::Writable;
@@ -18,8 +18,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use limen_linux_abi::Errno;
 
-/// What sites without a target refer to.
-static NOTHING: Target = Target::nothing();
+#[allow(improper_ctypes, reason = "what it calls knows what a target is made of")]
+unsafe extern "C" {
+    /// Calls all targets of one's list (`Target::many`), which it finds in its second word, with what it is
+    /// called with itself.
+    pub safe fn trace_each(ip: usize, parent: usize, target: &Target, entry: &mut Entry);
+}
 
 /// A site's new target. `None`: its function is not traced any more.
 pub type Change = (usize, Option<Arc<Target>>);

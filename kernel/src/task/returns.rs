@@ -56,7 +56,8 @@ pub fn begin(task: &Task) {
     }
 }
 
-/// All threads have room, and those to come get some. `ENOMEM`: not all have. May sleep.
+/// All threads have room, and those to come get some. `ENOMEM`: not all have; if nothing is traced, the
+/// caller says that they get it no longer. May sleep.
 pub fn want() -> Result<(), Errno> {
     // A new thread is found below, or it sees this.
     WANTED.store(true, SeqCst);
@@ -66,9 +67,6 @@ pub fn want() -> Result<(), Errno> {
         for thread in process.threads() {
             result = result.and_then(|()| give(&thread));
         }
-    }
-    if result.is_err() {
-        no_longer();
     }
     result
 }

@@ -18,7 +18,7 @@ use limen_trace_text::graph::GraphOptions;
 use limen_trace_text::{Common, Kind};
 
 /// Whatever is called here is not traced.
-static GUARD: Guard = Guard::new();
+pub(super) static GUARD: Guard = Guard::new();
 
 /// How often preemption is off here: by the code behind the site, and by the reader.
 const NESTED: u32 = 2;
@@ -102,7 +102,8 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
     (marks, kept || marks.wanted != 0)
 }
 
-/// A function is called.
+/// A function is called. In every case; [`super::plain`] is for the usual one.
+#[cold]
 pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &mut Entry) {
     let Some(returns) = preempt::current_info().returns.get() else {
         return;
@@ -136,7 +137,9 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &m
     }
 }
 
-/// A function has returned: where it really returns to.
+/// A function has returned: where it really returns to. In every case, as above.
+#[cold]
+#[inline(never)]
 pub(super) fn returned(exit: &Exit) -> usize {
     let inside = GUARD.enter();
     let found = preempt::current_info().returns.get();
