@@ -113,6 +113,16 @@ impl Returns {
         })
     }
 
+    /// Whether call `n` is traced by `tracer`, which has traced since then, and there is nothing that any
+    /// tracer does not trace in it.
+    #[inline(always)]
+    pub fn is_traced_by(&self, n: usize, tracer: u16, since: u64) -> bool {
+        self.slots.get(n).is_some_and(|slot| {
+            let marks = Marks::from_bits(slot.marks.load(Relaxed));
+            slot.time.load(Relaxed) >= since && marks.wanted & tracer != 0 && marks.not == 0
+        })
+    }
+
     /// How many there are. One that is just being put there does not count.
     #[inline]
     pub fn depth(&self) -> usize {
@@ -131,8 +141,22 @@ impl Returns {
 
     /// A function begins at the stack pointer `sp`; `tail`: it returns to the trampoline, so it was jumped to
     /// by one that is here. Stale calls are forgotten. How many calls it is in; `None`: there is no room.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self, sp: usize, tail: bool) -> Option<usize> {
+        let count = self.depth();
+        // The usual case: nothing is stale.
+        if count < self.slots.len() {
+            match count.checked_sub(1).and_then(|top| self.slots.get(top)) {
+                None => return Some(count),
+                Some(top) if top.sp.load(Relaxed) > sp => return Some(count),
+                Some(_) => {}
+            }
+        }
+        self.enter_slowly(sp, tail)
+    }
+
+    #[inline(never)]
+    fn enter_slowly(&self, sp: usize, tail: bool) -> Option<usize> {
         let before = self.depth();
         let mut count = before;
         while count > 0

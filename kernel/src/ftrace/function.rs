@@ -34,18 +34,15 @@ pub struct Recorder {
     guard: Guard,
     /// It was to end, and there was no memory to take it out of the sites.
     ended: AtomicBool,
+    /// Not all calls are recorded, because of `pids` or `ended`.
+    chooses: AtomicBool,
 }
 
 impl Recorder {
-    /// Whether the calls of all threads are recorded.
-    #[inline(always)]
-    fn takes_all(&self) -> bool {
-        self.pids.is_none() && !self.ended.load(Relaxed)
-    }
-
     fn new(instance: &Arc<Instance>, pids: Option<PidFilter>) -> Self {
         Self {
             instance: instance.clone(),
+            chooses: AtomicBool::new(pids.is_some()),
             pids,
             guard: Guard::new(),
             ended: AtomicBool::new(false),
@@ -144,13 +141,9 @@ fn caller(parent: usize, entry: &Entry) -> usize {
     original.unwrap_or(parent)
 }
 
-/// In every case; [`plain`] is for the usual one.
+/// Records a call in every case; [`plain`] is for the usual one.
 #[cold]
-extern "C" fn record(ip: usize, parent: usize, target: &Target, entry: &mut Entry) {
-    let Data::Record(recorder) = &target.data else {
-        return;
-    };
-    let parent = caller(parent, entry);
+fn record(recorder: &Recorder, ip: usize, parent: usize) {
     let Some(_inside) = recorder.guard.enter() else {
         return;
     };
@@ -178,6 +171,7 @@ impl Inner {
         if let Err((registered, _)) = ops::remove(registered) {
             if let Data::Record(recorder) = &target.data {
                 recorder.ended.store(true, Relaxed);
+                recorder.chooses.store(true, Relaxed);
             }
             self.running = Some(Running::Calls { registered, target });
         }

@@ -118,11 +118,12 @@ impl Other<'_> {
 
 impl Instance {
     /// Records `words`, of which the first are those of [`usual`], if everything else is the usual case as
-    /// well. `now`: the time of the clock [`Clock::Local`]. On an error the caller settles it.
+    /// well. `cpu`: this one; `now`: the time of the clock [`Clock::Local`]. On an error the caller settles it.
     #[inline(always)]
     pub fn record_plain<'r, const N: usize>(
         &self,
         words: [u32; N],
+        cpu: usize,
         now: u64,
         reader: &'r Reader,
     ) -> Result<(), Other<'r>> {
@@ -130,11 +131,10 @@ impl Instance {
             ring: None,
             went: Plain::Unusual,
         };
-        let cpu = smp::cpu_id();
-        if self.recording.load(Relaxed) >> cpu & 1 == 0 || self.clock.load(Relaxed) != Clock::Local as u8 {
+        if self.plain.load(Relaxed) >> cpu & 1 == 0 {
             return Err(OTHER);
         }
-        let Some(live) = self.main.cpus.get(cpu).and_then(|cpu| cpu.live.load(reader)) else {
+        let Some(live) = self.main.live.get(cpu).and_then(|live| live.load(reader)) else {
             return Err(OTHER);
         };
         let ring = &live.0;
@@ -183,7 +183,7 @@ impl Instance {
         if self.recording.load(Relaxed) >> cpu & 1 == 0 {
             return false;
         }
-        let Some(live) = self.main.cpus.get(cpu).and_then(|cpu| cpu.live.load(&reader)) else {
+        let Some(live) = self.main.live.get(cpu).and_then(|live| live.load(&reader)) else {
             return false;
         };
         let clock = Here(Clock::from_number(self.clock.load(Relaxed)));

@@ -142,15 +142,28 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &m
 #[inline(never)]
 pub(super) fn returned(exit: &Exit) -> usize {
     let inside = GUARD.enter();
+    let (returns, depth, call) = find(exit);
+    if call.marks.wanted != 0 && inside.is_some() {
+        let now = Clock::Local.now();
+        record_return(returns, depth, &call, exit.value(), now);
+    }
+    returns.cut(depth);
+    call.parent
+}
+
+/// What is known of a function that has returned.
+fn find(exit: &Exit) -> (&'static Returns, usize, Call) {
     let found = preempt::current_info().returns.get();
     let found = found.and_then(|returns| Some((returns, returns.returned(exit.sp())?)));
     let Some((returns, (depth, call))) = found else {
         panic!("a function returned that was not called, at {:#x}", exit.sp());
     };
-    if call.marks.wanted != 0 && inside.is_some() {
-        let now = Clock::Local.now();
-        record_return(returns, depth, &call, exit.value(), now);
-    }
+    (returns, depth, call)
+}
+
+/// [`returned`], when the return was recorded already.
+pub(super) fn forget(exit: &Exit) -> usize {
+    let (returns, depth, call) = find(exit);
     returns.cut(depth);
     call.parent
 }

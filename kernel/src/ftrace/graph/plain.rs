@@ -7,6 +7,7 @@ use super::calls::{self, GUARD};
 use super::{LIVE, MAX_DEPTH, Recorder};
 use crate::arch::exits::{self, Exit};
 use crate::arch::sites::Entry;
+use crate::arch::smp;
 use crate::rcu;
 use crate::sched::preempt;
 use crate::tracing::clock::Clock;
@@ -30,17 +31,11 @@ fn all<const BODY: usize, const ALL: usize>(common: Common, body: [u32; BODY]) -
     all
 }
 
-/// Whether a call that is here is one of those that the recorder traces.
-#[inline(always)]
-fn is_its(recorder: &Recorder, call: &Call) -> bool {
-    call.time >= recorder.since && call.marks.wanted & recorder.bit != 0 && call.marks.not == 0
-}
-
 /// Whether the outermost and the innermost of the first `depth` calls are the recorder's, and so all are.
 #[inline(always)]
 fn are_its(recorder: &Recorder, returns: &Returns, depth: usize) -> bool {
-    let is_its = |n| returns.get(n).is_some_and(|call| is_its(recorder, &call));
-    depth == 0 || is_its(0) && is_its(depth - 1)
+    let is_its = |n| returns.is_traced_by(n, recorder.bit, recorder.since);
+    depth == 0 || is_its(depth - 1) && (depth == 1 || is_its(0))
 }
 
 /// A function is called.
@@ -58,29 +53,33 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, target: &Target, entr
     if recorder.instance.threshold.load(Relaxed) != 0 || MAX_DEPTH.load(Relaxed) != 0 {
         return calls::entered(ip, parent, target, entry);
     }
-    let Some(inside) = GUARD.enter_in_thread() else {
+    let cpu = smp::cpu_id();
+    if !GUARD.enter_in_thread(cpu) {
         return;
-    };
+    }
     let trampoline = exits::return_address();
     let sp = entry.sp();
     let Some(depth) = returns.enter(sp, parent == trampoline) else {
-        return;
+        return GUARD.leave_in_thread(cpu);
     };
     if !are_its(recorder, returns, depth) {
-        drop(inside);
+        GUARD.leave_in_thread(cpu);
         return calls::entered(ip, parent, target, entry);
     }
     let body = GraphEntry {
         func: ip as u64,
         depth: depth as i32,
-    }
-    .words();
+    };
     let time = Clock::Local.now();
-    let words: [u32; GRAPH_ENTRY_WORDS + 2] = all(common, body);
-    if let Err(other) = recorder.instance.record_plain(words, time, &reader)
-        && !record_other(recorder, other, common, body)
-    {
-        return;
+    let words: [u32; GRAPH_ENTRY_WORDS + 2] = all(common, body.words());
+    if let Err(other) = recorder.instance.record_plain(words, cpu, time, &reader) {
+        let is_recorded = settle(other, recorder);
+        GUARD.leave_in_thread(cpu);
+        if !is_recorded {
+            return calls::entered(ip, parent, target, entry);
+        }
+    } else {
+        GUARD.leave_in_thread(cpu);
     }
     let marks = Marks {
         wanted: recorder.bit,
@@ -98,16 +97,11 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, target: &Target, entr
     entry.set_parent(trampoline);
 }
 
-/// A record that is not the usual case. `false`: it was not recorded.
+/// A record is not the usual case. `false`: it was not recorded.
 #[cold]
 #[inline(never)]
-fn record_other<const BODY: usize>(
-    recorder: &Recorder,
-    other: Other<'_>,
-    common: Common,
-    body: [u32; BODY],
-) -> bool {
-    other.settle(&recorder.instance) || recorder.instance.record_as(common, body)
+fn settle(other: Other<'_>, recorder: &Recorder) -> bool {
+    other.settle(&recorder.instance)
 }
 
 /// A function has returned: where it really returns to. Preemption is off; in any context.
@@ -126,15 +120,13 @@ pub(super) fn returned(exit: &Exit) -> usize {
     let Some(recorder) = LIVE.load(&reader).and_then(|list| list.plain.as_deref()) else {
         return calls::returned(exit);
     };
-    if recorder.instance.threshold.load(Relaxed) != 0
-        || !is_its(recorder, &call)
-        || !are_its(recorder, returns, depth)
-    {
+    if recorder.instance.threshold.load(Relaxed) != 0 || !are_its(recorder, returns, depth + 1) {
         return calls::returned(exit);
     }
-    let Some(_inside) = GUARD.enter_in_thread() else {
+    let cpu = smp::cpu_id();
+    if !GUARD.enter_in_thread(cpu) {
         return calls::returned(exit);
-    };
+    }
     let now = Clock::Local.now();
     let body = GraphReturn {
         func: call.ip as u64,
@@ -143,12 +135,26 @@ pub(super) fn returned(exit: &Exit) -> usize {
         overrun: returns.overrun(),
         call_time: call.time,
         return_time: now,
+    };
+    let words: [u32; GRAPH_RETURN_WORDS + 2] = all(common, body.words());
+    match recorder.instance.record_plain(words, cpu, now, &reader) {
+        Ok(()) => {
+            GUARD.leave_in_thread(cpu);
+            returns.cut(depth);
+            call.parent
+        }
+        Err(other) => returned_otherwise(other, recorder, exit),
     }
-    .words();
-    let words: [u32; GRAPH_RETURN_WORDS + 2] = all(common, body);
-    if let Err(other) = recorder.instance.record_plain(words, now, &reader) {
-        record_other(recorder, other, common, body);
+}
+
+/// The record of a return is not the usual case.
+#[cold]
+#[inline(never)]
+fn returned_otherwise(other: Other<'_>, recorder: &Recorder, exit: &Exit) -> usize {
+    let is_recorded = other.settle(&recorder.instance);
+    GUARD.leave_in_thread(smp::cpu_id());
+    match is_recorded {
+        true => calls::forget(exit),
+        false => calls::returned(exit),
     }
-    returns.cut(depth);
-    call.parent
 }
