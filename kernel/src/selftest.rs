@@ -30,6 +30,12 @@ pub fn probe_deep(n: usize) -> usize {
     }
 }
 
+/// One that ends with a jump to [`probe`], where the compiler makes such jumps.
+#[inline(never)]
+pub fn probe_tail(a: usize, b: usize, c: usize, d: usize) -> usize {
+    probe(a + 1, b, c, d)
+}
+
 /// One that calls [`probe`].
 #[inline(never)]
 pub fn probe_caller(a: usize, b: usize, c: usize, d: usize) -> usize {

@@ -50,6 +50,7 @@ extern crate alloc;
 mod atomic;
 mod cursor;
 pub mod format;
+mod plain;
 mod reader;
 mod reservation;
 mod resize;
@@ -58,6 +59,7 @@ mod view;
 mod writer;
 
 pub use cursor::Cursor;
+pub use plain::Plain;
 pub use reader::{PageRead, Reader, Stats};
 pub use reservation::Reservation;
 pub use ring::{Error, Ring};

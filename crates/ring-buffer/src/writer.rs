@@ -320,7 +320,7 @@ impl Ring {
     /// Ends the outermost writer, where more than one page is to be published.
     #[cold]
     #[inline(never)]
-    fn end_unusual<C: Cpu>(&self, cpu: C) {
+    pub(crate) fn end_unusual<C: Cpu>(&self, cpu: C) {
         loop {
             let tail = self.tail.load(Ordering::Relaxed);
             let page = &self.pages[tail as usize];

@@ -5,10 +5,10 @@ mod common;
 
 use common::{Reader, new_reader, parse, share};
 use limen_ring_buffer::format::Layout;
-use limen_ring_buffer::{Cpu, Cursor, Error, Ring, Stats};
+use limen_ring_buffer::{Cpu, Cursor, Error, Plain, Ring, Stats};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What happens at the top, or at a step of a writer.
@@ -20,6 +20,8 @@ enum Op {
         words: usize,
         count: usize,
     },
+    /// One event of four words, in the way of the usual case.
+    Plain,
     Discard {
         words: usize,
     },
@@ -49,6 +51,8 @@ struct World {
     last_read: Cell<u64>,
     last_seen: Cell<u64>,
     counts: Cell<Stats>,
+    /// What has become of those of the usual case.
+    ways: RefCell<BTreeSet<u8>>,
 }
 
 /// One writer, and what it was told the time is.
@@ -85,6 +89,7 @@ impl World {
             last_read: Cell::new(0),
             last_seen: Cell::new(0),
             counts: Cell::default(),
+            ways: RefCell::default(),
         }
     }
 
@@ -119,6 +124,31 @@ impl World {
             event.commit();
         } else {
             event.discard();
+        }
+    }
+
+    /// An event of four words, in the way of the usual case if it is one.
+    fn plain(&self) {
+        if self.depth.get() > 4 {
+            return;
+        }
+        let time = Cell::new(0);
+        let ring = self.ring.borrow().clone();
+        let writer = Writer(self, &time);
+        let went = ring.write_plain::<4>(writer, |words| {
+            let time = time.get();
+            for (index, word) in words.iter().enumerate() {
+                Writer(self, &Cell::new(0)).interrupt();
+                word.store(time as u32 ^ index as u32, std::sync::atomic::Ordering::Relaxed);
+            }
+            self.recorded.borrow_mut().insert(time, words.len());
+        });
+        self.ways.borrow_mut().insert(went as u8);
+        if matches!(went, Plain::Unfinished | Plain::Disturbed) {
+            ring.finish(writer);
+        }
+        if matches!(went, Plain::Disturbed | Plain::Unusual) {
+            self.write(4, true);
         }
     }
 
@@ -193,6 +223,7 @@ impl World {
         match op {
             Op::Nothing => {}
             Op::Write { words, count } => (0..count).for_each(|_| self.write(words, true)),
+            Op::Plain => self.plain(),
             Op::Discard { words } => self.write(words, false),
             Op::Wait(time) => _ = self.tick(time),
             Op::Overwrite(on) => self.ring.borrow().set_overwrite(on),
@@ -264,6 +295,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (words(), 1usize..4).prop_map(|(words, count)| Op::Write { words, count }),
         1 => (words(), 1usize..60).prop_map(|(words, count)| Op::Write { words, count }),
+        8 => Just(Op::Plain),
         2 => words().prop_map(|words| Op::Discard { words }),
         2 => (0usize..8).prop_map(Op::Consume),
         2 => any::<bool>().prop_map(|full| Op::ReadPage { full }),
@@ -333,11 +365,15 @@ fn each_step_interrupted() {
         burst(1),
         burst(3),
         burst(40),
+        Op::Plain,
         Op::Discard { words: 3 },
         Op::Consume(9),
         Op::ReadPage { full: false },
     ];
-    for before in 0..12 {
+    let mut ways = BTreeSet::new();
+    for (before, writer) in
+        (0..12).flat_map(|n| [Op::Plain, Op::Write { words: 6, count: 1 }].map(|op| (n, op)))
+    {
         for (first, second) in ops.iter().flat_map(|a| ops.iter().map(move |b| (*a, *b))) {
             for (at, gap) in (0..30).flat_map(|at| [0, 1, 2, 5, 12].map(|gap| (at, gap))) {
                 let world = World::new(2, Layout::new(80, 8).unwrap(), true);
@@ -347,7 +383,8 @@ fn each_step_interrupted() {
                 steps.push(first);
                 steps.extend((0..at).map(|_| Op::Nothing));
                 *world.steps.borrow_mut() = steps;
-                world.run(Op::Write { words: 6, count: 1 });
+                world.run(writer);
+                ways.append(&mut world.ways.borrow_mut());
                 world.steps.borrow_mut().clear();
                 world.settled();
                 world.run(burst(1));
@@ -356,6 +393,8 @@ fn each_step_interrupted() {
             }
         }
     }
+    // All of `Plain`.
+    assert_eq!(ways.len(), 4);
 }
 
 /// Without a reader a cursor counts what it missed.

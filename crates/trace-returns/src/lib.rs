@@ -3,7 +3,8 @@
 //! it.
 //!
 //! Only the thread itself, and whatever interrupts it, changes its [`Returns`]. An interrupt puts its calls
-//! on top and takes all of them away before it ends. Nothing is allocated once there is room.
+//! on top and takes all of them away before it ends. One that comes while a call is being put there uses the
+//! same place, and that call is put there again. Nothing is allocated once there is room.
 //!
 //! A call is known by its stack pointer: that of the function when it begins, which it has again when it has
 //! returned. Some calls never return, because their thread left them in another way: they are *stale* once
@@ -66,8 +67,10 @@ struct Slot {
     marks: AtomicU64,
 }
 
-/// In `count`: the call on top is just being written. Whoever interrupts that traces nothing.
-const BUSY: usize = 1 << (usize::BITS - 1);
+/// In `count`: the lower bits are how many calls there are, the others how many were put there so far, which
+/// begins again at 0 after the greatest.
+const COUNT: usize = (1 << COUNT_BITS) - 1;
+const COUNT_BITS: u32 = 10;
 
 /// The calls of a thread.
 #[derive(Debug)]
@@ -80,9 +83,12 @@ pub struct Returns {
 }
 
 impl Returns {
-    /// With room for `depth` calls. `stack`: stacks begin at multiples of this, a power of two, and are no
-    /// larger. `None`: there is no memory.
+    /// With room for `depth` calls, at most 1023. `stack`: stacks begin at multiples of this, a power of two,
+    /// and are no larger. `None`: there is no memory.
     pub fn new(depth: usize, stack: usize) -> Option<Self> {
+        if depth > COUNT {
+            return None;
+        }
         let mut slots = Vec::new();
         slots.try_reserve_exact(depth).ok()?;
         slots.resize_with(depth, Slot::default);
@@ -107,15 +113,20 @@ impl Returns {
         })
     }
 
-    /// How many there are. One that is just being written does not count.
+    /// Whether call `n` is traced by `tracer`, which has traced since then, and there is nothing that any
+    /// tracer does not trace in it.
+    #[inline(always)]
+    pub fn is_traced_by(&self, n: usize, tracer: u16, since: u64) -> bool {
+        self.slots.get(n).is_some_and(|slot| {
+            let marks = Marks::from_bits(slot.marks.load(Relaxed));
+            slot.time.load(Relaxed) >= since && marks.wanted & tracer != 0 && marks.not == 0
+        })
+    }
+
+    /// How many there are. One that is just being put there does not count.
     #[inline]
     pub fn depth(&self) -> usize {
-        let count = self.count.load(Relaxed);
-        if count & BUSY != 0 {
-            (count & !BUSY) - 1
-        } else {
-            count
-        }
+        self.count.load(Relaxed) & COUNT
     }
 
     /// How many calls found no room.
@@ -129,14 +140,24 @@ impl Returns {
     }
 
     /// A function begins at the stack pointer `sp`; `tail`: it returns to the trampoline, so it was jumped to
-    /// by one that is here. Stale calls are forgotten. How many calls it is in; `None`: it cannot be traced,
-    /// because there is no room, or because it has interrupted [`Self::push`].
-    #[inline]
+    /// by one that is here. Stale calls are forgotten. How many calls it is in; `None`: there is no room.
+    #[inline(always)]
     pub fn enter(&self, sp: usize, tail: bool) -> Option<usize> {
-        let before = self.count.load(Relaxed);
-        if before & BUSY != 0 {
-            return None;
+        let count = self.depth();
+        // The usual case: nothing is stale.
+        if count < self.slots.len() {
+            match count.checked_sub(1).and_then(|top| self.slots.get(top)) {
+                None => return Some(count),
+                Some(top) if top.sp.load(Relaxed) > sp => return Some(count),
+                Some(_) => {}
+            }
         }
+        self.enter_slowly(sp, tail)
+    }
+
+    #[inline(never)]
+    fn enter_slowly(&self, sp: usize, tail: bool) -> Option<usize> {
+        let before = self.depth();
         let mut count = before;
         while count > 0
             && let Some(top) = self.slots.get(count - 1).map(|slot| slot.sp.load(Relaxed))
@@ -146,7 +167,7 @@ impl Returns {
             count -= 1;
         }
         if count != before {
-            self.count.store(count, Relaxed);
+            self.cut(count);
         }
         if count == self.slots.len() {
             self.overrun
@@ -159,19 +180,34 @@ impl Returns {
     /// Puts a call on top, after [`Self::enter`] has said how many there are.
     #[inline]
     pub fn push(&self, depth: usize, call: Call) {
+        self.push_steps(depth, call, || {});
+    }
+
+    /// [`Self::push`]; an interrupt may come at each `step`.
+    #[inline(always)]
+    fn push_steps(&self, depth: usize, call: Call, step: impl Fn()) {
         let Some(slot) = self.slots.get(depth) else {
             return;
         };
-        // An interrupt before the mark uses this place, but gives it back. After it, it must not.
-        self.count.store((depth + 1) | BUSY, Relaxed);
-        order();
-        slot.ip.store(call.ip, Relaxed);
-        slot.parent.store(call.parent, Relaxed);
-        slot.sp.store(call.sp, Relaxed);
-        slot.time.store(call.time, Relaxed);
-        slot.marks.store(call.marks.bits(), Relaxed);
-        order();
-        self.count.store(depth + 1, Relaxed);
+        loop {
+            let count = self.count.load(Relaxed);
+            step();
+            order();
+            slot.ip.store(call.ip, Relaxed);
+            step();
+            slot.parent.store(call.parent, Relaxed);
+            slot.sp.store(call.sp, Relaxed);
+            step();
+            slot.time.store(call.time, Relaxed);
+            slot.marks.store(call.marks.bits(), Relaxed);
+            order();
+            step();
+            let new = count.wrapping_add(1 << COUNT_BITS) & !COUNT | (depth + 1);
+            // Otherwise an interrupt has used this place.
+            if self.count.compare_exchange(count, new, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
     }
 
     /// A function has returned to the trampoline, and its stack pointer is `sp` again: its number and itself,
@@ -189,7 +225,8 @@ impl Returns {
     #[inline]
     pub fn cut(&self, depth: usize) {
         order();
-        self.count.store(depth, Relaxed);
+        let before = self.count.load(Relaxed);
+        self.count.store(before & !COUNT | depth & COUNT, Relaxed);
     }
 
     /// For a backtrace, which has found the address of the trampoline where the return address of a function
@@ -316,14 +353,40 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_of_a_push_traces_nothing() {
-        let returns = new(8);
-        begin(&returns, BASE + 0x300, 1);
-        returns.count.store(2 | BUSY, Relaxed);
-        assert_eq!(returns.depth(), 1);
-        assert_eq!(returns.enter(BASE + 0x100, false), None);
-        assert_eq!(returns.overrun(), 0);
-        assert_eq!(returns.original(BASE + 0x2f0, TRAMPOLINE), Some(1));
+    fn an_interrupt_of_a_push_is_traced() {
+        // At each step of a push, and at each step of that of the interrupt another.
+        for (first, second) in (0..5).flat_map(|first| (0..5).map(move |second| (first, second))) {
+            let returns = new(8);
+            begin(&returns, BASE + 0x300, 1);
+            let nested = || {
+                assert_eq!(begin(&returns, BASE + 0x80, 4), Some(returns.depth() - 1));
+                assert_eq!(end(&returns, BASE + 0x80), Some(4));
+            };
+            let steps = core::cell::Cell::new(0);
+            let interrupt = || {
+                steps.set(steps.get() + 1);
+                if steps.get() != first {
+                    return;
+                }
+                let depth = returns.enter(BASE + 0x100, false).unwrap();
+                assert_eq!(depth, 1);
+                let inner = core::cell::Cell::new(0);
+                returns.push_steps(depth, call(BASE + 0x100, 3), || {
+                    inner.set(inner.get() + 1);
+                    if inner.get() == second {
+                        nested();
+                    }
+                });
+                nested();
+                assert_eq!(end(&returns, BASE + 0x100), Some(3));
+            };
+            let depth = returns.enter(BASE + 0x200, false).unwrap();
+            returns.push_steps(depth, call(BASE + 0x200, 2), interrupt);
+            assert_eq!((returns.depth(), returns.overrun()), (2, 0));
+            assert_eq!(returns.original(BASE + 0x1f0, TRAMPOLINE), Some(2));
+            assert_eq!(end(&returns, BASE + 0x200), Some(2));
+            assert_eq!(end(&returns, BASE + 0x300), Some(1));
+        }
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! (`tools/symbols/src/sites.rs`): how many there are, then for each its distance from the table, ascending.
 
 use super::imp::exits::Exit;
+use super::imp::sites::Entry;
 use crate::arch::irq;
-use crate::sched::{preempt, switch_preempted};
+use crate::sched::preempt::{self, Still};
+use crate::sched::switch_preempted;
 use crate::sync::Once;
 use core::sync::atomic::{
     AtomicPtr,
@@ -61,6 +63,12 @@ impl Table {
     }
 }
 
+// SAFETY: the code behind a site makes it, and turns preemption off until the tracer has returned.
+unsafe impl Still for Entry {}
+
+// SAFETY: as above, with the code that functions return to.
+unsafe impl Still for Exit {}
+
 /// Sites of modules that are just being changed, by address. Null: there are none.
 static CHANGING: AtomicPtr<Changing<'static>> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -100,6 +108,7 @@ pub fn is_changing(site: usize) -> bool {
     }
     sites.get(low) == Some(&site)
 }
+
 
 /// Who knows where functions return to.
 static RETURNED: Once<fn(&Exit) -> usize> = Once::new();

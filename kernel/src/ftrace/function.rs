@@ -1,14 +1,18 @@
 //! The tracer `function`: records each call of the functions that an instance's filters choose, with who
 //! called.
 
+mod plain;
+
 use super::graph;
 use super::guard::Guard;
 use super::names::{self, Known};
 use super::ops::{self, Registered, errno};
 use super::target::{Data, Target};
+use crate::arch::exits;
 use crate::arch::sites::Entry;
 use crate::mm::reserve::handling;
 use crate::rcu::{self, Retire, Shared, Slot};
+use crate::sched::preempt;
 use crate::sync::Mutex;
 use crate::sync::lockdep::fallible;
 use crate::tracing::tracers::{self, Tracer};
@@ -34,6 +38,8 @@ pub struct Recorder {
     guard: Guard,
     /// It was to end, and there was no memory to take it out of the sites.
     ended: AtomicBool,
+    /// Not all calls are recorded, because of `pids` or `ended`.
+    chooses: AtomicBool,
 }
 
 /// Lists of processes, as tracers find them.
@@ -46,6 +52,7 @@ impl Recorder {
         let new = Self {
             instance: instance.clone(),
             pids: Slot::empty(),
+            chooses: AtomicBool::new(false),
             guard: Guard::new(),
             ended: AtomicBool::new(false),
         };
@@ -58,7 +65,14 @@ impl Recorder {
     fn set_pids(&self, pids: Option<PidFilter>) -> Result<(), Errno> {
         let share = |pids| fallible(|| Shared::try_new(Processes(pids))).ok_or(Errno::ENOMEM);
         let new = pids.map(share).transpose()?;
+        let chooses = new.is_some();
+        if chooses {
+            self.chooses.store(true, Relaxed);
+        }
         drop(self.pids.replace(new));
+        if !chooses && !self.ended.load(Relaxed) {
+            self.chooses.store(false, Relaxed);
+        }
         Ok(())
     }
 }
@@ -143,10 +157,20 @@ fn words(ip: usize, parent: usize) -> [u32; 2 * ADDRESS] {
     words
 }
 
-extern "C" fn record(ip: usize, parent: usize, target: &Target, _entry: &mut Entry) {
-    let Data::Record(recorder) = &target.data else {
-        return;
-    };
+/// Who called a function that seems to return to `parent`: it may have been jumped to by one that is traced
+/// until it returns.
+fn caller(parent: usize, entry: &Entry) -> usize {
+    if parent != exits::return_address() {
+        return parent;
+    }
+    let returns = preempt::current_info().returns.get();
+    let original = returns.and_then(|returns| returns.original(entry.sp(), parent));
+    original.unwrap_or(parent)
+}
+
+/// Records a call in every case; [`plain`] is for the usual one.
+#[cold]
+fn record(recorder: &Recorder, ip: usize, parent: usize) {
     let Some(_inside) = recorder.guard.enter() else {
         return;
     };
@@ -176,6 +200,7 @@ impl Inner {
         if let Err((registered, _)) = ops::remove(registered) {
             if let Data::Record(recorder) = &target.data {
                 recorder.ended.store(true, Relaxed);
+                recorder.chooses.store(true, Relaxed);
             }
             self.running = Some(Running::Calls { registered, target });
         }
@@ -198,7 +223,7 @@ impl Inner {
             return Err(Errno::ENOMEM);
         }
         let recorder = Recorder::new(instance, self.pids.filter()?)?;
-        let target = Arc::new(Target::new(record, Data::Record(recorder)));
+        let target = Arc::new(Target::new(plain::record, Data::Record(recorder)));
         let set = handling(|| self.filter.effective()).map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
         self.running = Some(Running::Calls { registered, target });
@@ -317,7 +342,7 @@ pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result
     let instance = tracing::top()?;
     instance.expand()?;
     let recorder = Recorder::new(instance, None)?;
-    let registered = ops::add(Arc::new(Target::new(record, Data::Record(recorder))), set)?;
+    let registered = ops::add(Arc::new(Target::new(plain::record, Data::Record(recorder))), set)?;
     let result = f();
     ops::remove(registered).map_err(|(_, errno)| errno)?;
     instance.clear(None)?;

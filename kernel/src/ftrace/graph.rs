@@ -7,6 +7,7 @@
 //! all.
 
 mod calls;
+mod plain;
 pub mod selftest;
 
 use super::function::Functions;
@@ -17,9 +18,9 @@ use super::target::{Data, Target};
 use crate::mm::reserve::{handling, room, room_exact};
 use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sync::{Mutex, MutexGuard};
-use crate::tracing::Instance;
 use crate::tracing::clock::Clock;
 use crate::tracing::tracers::{self, Look, Tracer};
+use crate::tracing::{self, Instance};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -53,6 +54,8 @@ struct Recorder {
 
 /// Who records, and what.
 struct List {
+    /// The one recorder, if it traces every call of its functions ([`plain`]).
+    plain: Option<Arc<Recorder>>,
     recorders: Vec<Arc<Recorder>>,
     /// Only functions of the one recorder are traced.
     exact: bool,
@@ -122,12 +125,21 @@ fn union(recorders: &[Arc<Recorder>]) -> Result<Effective, Errno> {
 impl State {
     /// Tracers find this from now on.
     fn show(&self, recorders: &[Arc<Recorder>], only: &Hash, not: &Hash) -> Result<(), Errno> {
-        let list = List {
+        let mut list = List {
+            plain: None,
             recorders: copy(recorders)?,
             exact: self.exact && recorders.len() == 1,
             only: (!only.is_empty()).then(|| addresses(only)).transpose()?,
             not: addresses(not)?,
         };
+        if let [one] = &*list.recorders
+            && list.exact
+            && list.only.is_none()
+            && list.not.is_empty()
+            && one.pids.is_none()
+        {
+            list.plain = Some(one.clone());
+        }
         let list = crate::sync::lockdep::fallible(|| Shared::try_new(list)).ok_or(Errno::ENOMEM)?;
         drop(LIVE.replace(Some(list)));
         Ok(())
@@ -142,7 +154,7 @@ impl State {
         let changed = match &self.registered {
             Some(registered) => ops::change(registered, set),
             None => {
-                let target = Arc::new(Target::new(calls::entered, Data::None));
+                let target = Arc::new(Target::new(plain::entered, Data::None));
                 ops::add(target, set).map(|registered| self.registered = Some(registered))
             }
         };
@@ -169,31 +181,47 @@ fn lock() -> MutexGuard<'static, State> {
 /// nothing has changed. May sleep.
 pub fn record(instance: &Arc<Instance>, sites: Effective, pids: Option<PidFilter>) -> Result<(), Errno> {
     let mut state = lock();
-    crate::task::returns::want()?;
-    let mut new = copy(&state.recorders)?;
-    let own = new
-        .iter()
-        .position(|recorder| Arc::ptr_eq(&recorder.instance, instance));
-    let (bit, since) = match own {
-        Some(own) => {
-            let former = new.remove(own);
-            (former.bit, former.since)
-        }
-        None => {
-            let used = new.iter().fold(0, |used, recorder| used | recorder.bit);
-            let free = (0..MOST).map(|n| 1 << n).find(|bit| used & bit == 0);
-            (free.ok_or(Errno::EBUSY)?, Clock::Local.now())
-        }
-    };
-    new.push(Arc::new(Recorder {
-        instance: instance.clone(),
-        pids,
-        sites,
-        bit,
-        since,
-        ended: AtomicBool::new(false),
-    }));
-    state.change(new)
+    let recorded = state.begin(instance, sites, pids);
+    if recorded.is_err() && state.recorders.is_empty() {
+        crate::task::returns::no_longer();
+    }
+    recorded
+}
+
+impl State {
+    /// As [`record`].
+    fn begin(
+        &mut self,
+        instance: &Arc<Instance>,
+        sites: Effective,
+        pids: Option<PidFilter>,
+    ) -> Result<(), Errno> {
+        crate::task::returns::want()?;
+        let mut new = copy(&self.recorders)?;
+        let own = new
+            .iter()
+            .position(|recorder| Arc::ptr_eq(&recorder.instance, instance));
+        let (bit, since) = match own {
+            Some(own) => {
+                let former = new.remove(own);
+                (former.bit, former.since)
+            }
+            None => {
+                let used = new.iter().fold(0, |used, recorder| used | recorder.bit);
+                let free = (0..MOST).map(|n| 1 << n).find(|bit| used & bit == 0);
+                (free.ok_or(Errno::EBUSY)?, Clock::Local.now())
+            }
+        };
+        new.push(Arc::new(Recorder {
+            instance: instance.clone(),
+            pids,
+            sites,
+            bit,
+            since,
+            ended: AtomicBool::new(false),
+        }));
+        self.change(new)
+    }
 }
 
 /// An instance records no more when this returns. May sleep.
@@ -280,6 +308,17 @@ pub(super) fn forget(sites: &[Site]) {
     }
 }
 
+/// Runs `f` while calls and returns of some functions are recorded into the top instance: for a self-test.
+pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result<R, Errno> {
+    let instance = tracing::top()?;
+    instance.expand()?;
+    record(&instance, set, None)?;
+    let result = f();
+    stop(&instance);
+    instance.clear(None)?;
+    Ok(result)
+}
+
 struct FunctionGraph;
 
 const OPTIONS: [&str; NAMES.len()] = {
@@ -325,6 +364,6 @@ impl Tracer for FunctionGraph {
 
 /// The tracer can be chosen from now on. Boot.
 pub fn init() {
-    crate::arch::site_table::when_functions_return(calls::returned);
+    crate::arch::site_table::when_functions_return(plain::returned);
     tracers::register(&FunctionGraph);
 }

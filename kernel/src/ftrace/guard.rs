@@ -38,6 +38,28 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// [`Self::enter`], for a caller who knows that it is on this CPU and in a thread, neither in an interrupt
+    /// nor in an NMI: nothing else is inside. It calls [`Self::leave_in_thread`]. `false`: called by itself.
+    #[inline(always)]
+    pub fn enter_in_thread(&self, cpu: usize) -> bool {
+        let Some(of) = self.0.get(cpu) else { return false };
+        let is_first = of.load(Relaxed) == 0;
+        if is_first {
+            of.store(1, Relaxed);
+        }
+        is_first
+    }
+
+    /// The tracer has ended.
+    #[inline(always)]
+    pub fn leave_in_thread(&self, cpu: usize) {
+        if let Some(of) = self.0.get(cpu) {
+            of.store(0, Relaxed);
+        }
+    }
+}
+
 impl Drop for Inside<'_> {
     #[inline(always)]
     fn drop(&mut self) {

@@ -93,7 +93,7 @@ impl Vectors<'_> {
                 .iter()
                 .filter_map(|place| self.targets.get(*place)?.clone()),
         );
-        let target = Arc::new(Target::many(Box::from(list)));
+        let target = Arc::new(Target::many(list)?);
         room(&mut self.made, 1)?;
         self.made.push((places, target.clone()));
         Ok(target)

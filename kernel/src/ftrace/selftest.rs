@@ -9,7 +9,6 @@ use crate::mm::reserve::handling;
 use crate::sched::{online, spawn_kthread};
 use crate::selftest::{Test, probe, probe_caller};
 use crate::trace::{backtrace, symbols};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -109,7 +108,7 @@ extern "C" fn second(ip: usize, parent: usize, _target: &Target, entry: &mut Ent
 fn several() -> Result<(), &'static str> {
     let all = [first, second, first].map(|call| Arc::new(Target::new(call, Data::None)));
     NOTED.store(0, Relaxed);
-    set(Some(Arc::new(Target::many(Box::new(all)))))?;
+    set(Some(Arc::new(Target::many(all.into()).map_err(|_| "no memory")?)))?;
     let result = probe_caller(5, 6, 7, 8);
     set(None)?;
     check!(result == 5 * 7 + 6 * 11 + 7 * 13 + 8 * 17 + 1);
@@ -207,7 +206,7 @@ fn while_running() -> Result<(), &'static str> {
             set(match &*targets {
                 [] => None,
                 [one] => Some(one.clone()),
-                more => Some(Arc::new(Target::many(more.into()))),
+                more => Some(Arc::new(Target::many(more.into()).map_err(|_| "no memory")?)),
             })?;
             let before: Vec<u64> = targets.iter().map(|target| counted(target)).collect();
             check!(calls(20));

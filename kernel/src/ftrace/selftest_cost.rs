@@ -2,6 +2,7 @@
 //! `limen.selftest`. A function with some tracers is called in a loop, while others trace another function.
 
 use super::function;
+use super::graph;
 use super::ops::{self, Registered};
 use super::site;
 use super::target::{Data, Target};
@@ -96,6 +97,8 @@ fn costs() -> Result<(), &'static str> {
     }
     let took = function::while_recorded(only(traced)?, time).map_err(|_| "not recorded")?;
     crate::info!("trace cost: recorded: {took} ns, {CALLS} calls");
+    let took = graph::while_recorded(only(traced)?, time).map_err(|_| "not traced")?;
+    crate::info!("trace cost: graph: {took} ns, {CALLS} calls");
     check!(site::are_intact());
     Ok(())
 }

@@ -5,11 +5,11 @@
 //!
 //! Sites have numbers: those of the image, from 0, then those of modules ([`texts`]).
 
-use super::target::Target;
+use super::target::{NOTHING, Target};
 use super::texts::{self, Place};
 use crate::arch::patch;
 use crate::arch::site_table::{self, TABLE};
-use crate::arch::sites::{self, PHASES, Value};
+use crate::arch::sites::{self, Entry, PHASES, Value};
 use crate::mm::reserve::{room, room_exact};
 use crate::mm::text::{Writable, exchange};
 use crate::rcu;
@@ -21,8 +21,12 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use limen_linux_abi::Errno;
 
-/// What sites without a target refer to.
-static NOTHING: Target = Target::nothing();
+#[allow(improper_ctypes, reason = "what it calls knows what a target is made of")]
+unsafe extern "C" {
+    /// Calls all targets of one's list (`Target::many`), which it finds in its second word, with what it is
+    /// called with itself.
+    pub safe fn trace_each(ip: usize, parent: usize, target: &Target, entry: &mut Entry);
+}
 
 /// What is in the slots of sites that nobody traces: the address of a target.
 pub fn nothing() -> usize {

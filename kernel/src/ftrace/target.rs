@@ -1,29 +1,36 @@
 //! What a site calls: a tracer, or all the tracers of its function in turn.
 
+use super::site::trace_each;
 use crate::arch::sites::Entry;
-use alloc::boxed::Box;
+use crate::mm::reserve::room_exact;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
+use limen_linux_abi::Errno;
 
 /// What the code behind a site calls: with the site's address, the address that the function returns to, the
 /// target itself, and what the function was called with. Preemption is off; it may be in any context, an NMI
 /// as well, and must not sleep. It is called again for a traced function that it calls itself.
 pub type Handler = extern "C" fn(usize, usize, &Target, &mut Entry);
 
-/// What a site calls. The handler is the first word: the code behind a site knows that.
+/// What a site calls. The handler is the first word, the list the second: the code behind a site knows that.
 #[repr(C)]
 pub struct Target {
     call: Handler,
+    /// Where the addresses of all targets are that `trace_each` calls, at least two, and a 0; or 0.
+    list: usize,
     /// What the handler works with.
     pub data: Data,
 }
 
 /// What a handler works with.
+#[repr(u8)]
 pub enum Data {
     /// Nothing.
     None,
-    /// All of these are called, in this order.
-    Many(Box<[Arc<Target>]>),
+    /// All of these are called, in this order; and the list of their addresses.
+    #[expect(dead_code, reason = "keeps what `trace_each` reads")]
+    Many(Vec<Arc<Target>>, Vec<usize>),
     /// Calls are recorded.
     Record(super::function::Recorder),
     /// How often it was called.
@@ -33,12 +40,24 @@ pub enum Data {
 impl Target {
     /// With this handler.
     pub const fn new(call: Handler, data: Data) -> Self {
-        Self { call, data }
+        let list = 0;
+        Self { call, list, data }
     }
 
-    /// One that calls all of `targets`, in their order.
-    pub const fn many(targets: Box<[Arc<Target>]>) -> Self {
-        Self::new(each, Data::Many(targets))
+    /// One that calls all of `targets`, in their order. `ENOMEM`.
+    pub fn many(targets: Vec<Arc<Target>>) -> Result<Self, Errno> {
+        let mut list = Vec::new();
+        room_exact(&mut list, targets.len().max(LEAST) + 1)?;
+        list.extend(targets.iter().map(|target| Arc::as_ptr(target) as usize));
+        while list.len() < LEAST {
+            list.push(&raw const NOTHING as usize);
+        }
+        list.push(0);
+        Ok(Self {
+            call: trace_each,
+            list: list.as_ptr() as usize,
+            data: Data::Many(targets, list),
+        })
     }
 
     /// One that does nothing: for a CPU that has begun to call a tracer which is no longer there.
@@ -47,12 +66,10 @@ impl Target {
     }
 }
 
-extern "C" fn nothing(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {}
+/// So many targets a list has at least.
+const LEAST: usize = 2;
 
-extern "C" fn each(ip: usize, parent: usize, target: &Target, entry: &mut Entry) {
-    if let Data::Many(targets) = &target.data {
-        for target in targets {
-            (target.call)(ip, parent, target, entry);
-        }
-    }
-}
+/// What sites without a target refer to.
+pub static NOTHING: Target = Target::nothing();
+
+extern "C" fn nothing(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {}

@@ -23,7 +23,10 @@ pub use sleepable::Domain;
 pub use stats::stats;
 
 use crate::sched::preempt;
+use crate::sched::preempt::Still;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
 use driver::want;
 
 /// A reader: while it exists, the running thread is not preempted, and no element that it finds in a [`Slot`]
@@ -40,6 +43,26 @@ pub fn read() -> Reader {
     mark();
     crate::sched::context::must_watch();
     Reader(PhantomData)
+}
+
+/// A reader where preemption is off in any case.
+#[must_use]
+pub struct Within<'a>(ManuallyDrop<Reader>, PhantomData<&'a ()>);
+
+impl Deref for Within<'_> {
+    type Target = Reader;
+    #[inline(always)]
+    fn deref(&self) -> &Reader {
+        &self.0
+    }
+}
+
+/// Begins to read as [`read`] does, as long as `still` is there. It costs nothing.
+#[inline(always)]
+pub fn read_within<S: Still>(_still: &S) -> Within<'_> {
+    mark();
+    crate::sched::context::must_watch();
+    Within(ManuallyDrop::new(Reader(PhantomData)), PhantomData)
 }
 
 /// Marks the place in the linked image. The build checks that no path leads here before the threshold has

@@ -16,6 +16,13 @@ pub const NMI: u32 = 1 << 20;
 /// All levels of NMIs.
 pub const NMI_MASK: u32 = 0xf << 20;
 
+/// What exists only while preemption is off.
+///
+/// # Safety
+///
+/// As long as there is a reference to it, preemption is off on the CPU that has the reference.
+pub unsafe trait Still {}
+
 /// The running thread's info.
 #[inline(always)]
 pub fn current_info() -> &'static ThreadInfo {

@@ -35,7 +35,7 @@ pub use thread::{Task, TaskFlags};
 
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use limen_entry::WorkWords;
 
 /// The part of a task that entry code and architectures use. It is the first field of `Task`.
@@ -53,6 +53,8 @@ pub struct ThreadInfo {
     pub lockdep: crate::sync::lockdep::ThreadState,
     /// Where its traced functions return to.
     pub returns: returns::Own,
+    /// Whether a trace has something of it, and its name is to be kept (`tracing::names`).
+    pub is_in_trace: AtomicBool,
 }
 
 impl ThreadInfo {
@@ -64,6 +66,7 @@ impl ThreadInfo {
             cpu: AtomicU32::new(0),
             lockdep: crate::sync::lockdep::ThreadState::new(),
             returns: returns::Own::new(),
+            is_in_trace: AtomicBool::new(false),
         }
     }
 }

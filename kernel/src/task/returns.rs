@@ -56,20 +56,17 @@ pub fn begin(task: &Task) {
     }
 }
 
-/// All threads have room, and those to come get some. `ENOMEM`: not all have. May sleep.
+/// All threads have room, and those to come get some. `ENOMEM`: not all have; if nothing is traced, the
+/// caller says that they get it no longer. May sleep.
 pub fn want() -> Result<(), Errno> {
     // A new thread is found below, or it sees this.
-    let before = WANTED.swap(true, SeqCst);
+    WANTED.store(true, SeqCst);
     let mut result = Ok(());
     crate::sched::each_kernel_thread(|task| result = result.and_then(|()| give(task)));
     for process in super::all_processes() {
         for thread in process.threads() {
             result = result.and_then(|()| give(&thread));
         }
-    }
-    // Somebody else who traces already goes on.
-    if result.is_err() && !before {
-        no_longer();
     }
     result
 }

@@ -274,6 +274,8 @@ impl Task {
     }
     pub(super) fn set_tid(&self, tid: i32) {
         self.tid.store(tid, Ordering::Relaxed);
+        // Not under this number.
+        self.info.is_in_trace.store(false, Ordering::Relaxed);
     }
     /// The process's id.
     #[inline]

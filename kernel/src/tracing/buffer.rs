@@ -6,7 +6,7 @@
 use crate::arch::smp;
 use crate::mm::PAGE_SIZE;
 use crate::rcu::{self, Retire, Shared, Slot};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{MAX_CPUS, Mutex, MutexGuard};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -38,8 +38,7 @@ pub const LEAST: usize = 2;
 
 /// A CPU's part.
 pub struct PerCpu {
-    /// Where writers find the ring.
-    pub live: Slot<Live>,
+    number: usize,
     reader: Mutex<Option<Reader>>,
     /// Its size as it was asked for, in bytes. 0: as it comes.
     asked: AtomicUsize,
@@ -49,6 +48,8 @@ pub struct PerCpu {
 pub struct Buffer {
     /// One for each CPU.
     pub cpus: Vec<PerCpu>,
+    /// Where writers find the ring of each.
+    pub live: [Slot<Live>; MAX_CPUS],
     /// 2^n pages of memory are a page of the ring's.
     order: AtomicU32,
 }
@@ -77,15 +78,16 @@ impl Buffer {
     pub fn new() -> Result<Self, Errno> {
         let mut cpus = Vec::new();
         crate::mm::reserve::room_exact(&mut cpus, smp::count())?;
-        for _ in 0..smp::count() {
+        for number in 0..smp::count() {
             cpus.push(PerCpu {
-                live: Slot::empty(),
+                number,
                 reader: Mutex::new(None),
                 asked: AtomicUsize::new(0),
             });
         }
         Ok(Self {
             cpus,
+            live: [const { Slot::empty() }; MAX_CPUS],
             order: AtomicU32::new(0),
         })
     }
@@ -133,7 +135,7 @@ impl Buffer {
             let Some(reader) = reader else { continue };
             cpu.asked.store(sizes(n), Relaxed);
             if live {
-                drop(cpu.live.replace(Some(reader.ring().0.clone())));
+                drop(self.live[n].replace(Some(reader.ring().0.clone())));
             } else {
                 reader.ring().disable();
             }
@@ -145,7 +147,7 @@ impl Buffer {
     /// Frees all rings.
     pub fn free(&self) {
         for cpu in &self.cpus {
-            let (live, reader) = (cpu.live.replace(None), cpu.reader.lock().take());
+            let (live, reader) = (self.live[cpu.number].replace(None), cpu.reader.lock().take());
             drop((live, reader));
         }
     }
@@ -157,8 +159,8 @@ impl Buffer {
             if reader.ring().pages() != pages {
                 let share = |ring| Shared::try_new(Live(ring)).map(Handle);
                 let new = crate::sync::lockdep::fallible(|| reader.resized(pages, share)).map_err(errno)?;
-                if cpu.is_live() {
-                    drop(cpu.live.replace(Some(new.ring().0.clone())));
+                if self.is_live(cpu) {
+                    drop(self.live[cpu.number].replace(Some(new.ring().0.clone())));
                 }
                 *reader = new;
             }
@@ -178,8 +180,8 @@ impl Buffer {
             let pages = cpu.asked.load(Relaxed).div_ceil(layout.data()).max(LEAST);
             let new = ring(pages, layout, overwrite)?;
             let mut reader = cpu.reader.lock();
-            if cpu.is_live() {
-                drop(cpu.live.replace(Some(new.ring().0.clone())));
+            if self.is_live(cpu) {
+                drop(self.live[cpu.number].replace(Some(new.ring().0.clone())));
             } else {
                 new.ring().disable();
             }
@@ -247,10 +249,10 @@ impl Buffer {
     }
 }
 
-impl PerCpu {
+impl Buffer {
     /// Whether writers find the ring.
-    fn is_live(&self) -> bool {
-        self.live.found(&rcu::read()).is_some()
+    fn is_live(&self, cpu: &PerCpu) -> bool {
+        self.live[cpu.number].found(&rcu::read()).is_some()
     }
 }
 
@@ -284,7 +286,7 @@ pub fn exchange(main: &Buffer, spare: &Buffer, only: Option<usize>) -> Result<()
         // Nobody is in it: it is off, and was waited for when it became a spare.
         next.reset().map_err(errno)?;
         next.ring().enable();
-        drop(ours.live.replace(Some(next.ring().0.clone())));
+        drop(main.live[ours.number].replace(Some(next.ring().0.clone())));
     }
     // Whoever found a former ring has ended. It stays on until then: what they record must not be lost.
     rcu::synchronize_expedited();

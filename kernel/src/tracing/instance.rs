@@ -47,6 +47,8 @@ pub struct Instance {
     pub spare: Buffer,
     /// Which CPUs record, by their bits.
     pub(super) recording: AtomicU64,
+    /// Those of them that record with the clock [`Clock::Local`].
+    pub(super) plain: AtomicU64,
     switches: Switches,
     pub(super) options: AtomicU32,
     /// What it wants of events.
@@ -110,6 +112,7 @@ impl Instance {
             main: Buffer::new()?,
             spare: Buffer::new()?,
             recording: AtomicU64::new(every_cpu()),
+            plain: AtomicU64::new(every_cpu()),
             switches: Switches {
                 on: AtomicBool::new(true),
                 pauses: AtomicU32::new(0),
@@ -177,7 +180,8 @@ impl Instance {
             self.size.store(size, Relaxed);
         }
         if let Some(clock) = clock {
-            self.clock.store(clock as u8, Relaxed);
+            self.clock.store(clock as u8, SeqCst);
+            self.switched();
         }
     }
 
@@ -190,9 +194,12 @@ impl Instance {
     fn switched(&self) {
         loop {
             let Switches { on, pauses, mask } = &self.switches;
-            let look = || (on.load(SeqCst), pauses.load(SeqCst), mask.load(SeqCst));
+            let clock = || self.clock.load(SeqCst);
+            let look = || (on.load(SeqCst), pauses.load(SeqCst), mask.load(SeqCst), clock());
             let now = look();
             let bits = if now.0 && now.1 == 0 { now.2 } else { 0 };
+            let is_local = now.3 == Clock::Local as u8;
+            self.plain.store(if is_local { bits } else { 0 }, SeqCst);
             self.recording.store(bits, SeqCst);
             // Whoever stores last has seen all changes.
             if look() == now {
@@ -296,7 +303,8 @@ impl Instance {
     /// Takes another clock. What was recorded is lost. May sleep.
     pub fn set_clock(&self, clock: Clock) -> Result<(), Errno> {
         let _locked = self.lock();
-        self.clock.store(clock as u8, Release);
+        self.clock.store(clock as u8, SeqCst);
+        self.switched();
         self.main.clear(None)?;
         self.spare.clear(None)
     }

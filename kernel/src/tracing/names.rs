@@ -1,6 +1,7 @@
 //! Names of threads that recorded (`saved_cmdlines`, `saved_tgids`). A thread that lives is asked for its
 //! name when the trace is read; the names of those that have ended are kept, of as many as were asked for.
 
+use crate::sched::preempt;
 use crate::sync::{Mutex, Once};
 use crate::task::{self, Task};
 use alloc::collections::VecDeque;
@@ -36,13 +37,14 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept {
     ended: VecDeque::new(),
 });
 
-/// A thread has recorded something. In any context.
+/// The running thread, or an interrupt that came to it, has recorded something. In any context.
 #[inline(always)]
 pub(super) fn note(pid: i32) {
     let (word, bit) = (&SEEN[pid as usize % MOST / 32], 1 << (pid % 32));
     if word.load(Relaxed) & bit == 0 {
         word.fetch_or(bit, Relaxed);
     }
+    preempt::current_info().is_in_trace.store(true, Relaxed);
 }
 
 /// Whether a thread has recorded something since it began.

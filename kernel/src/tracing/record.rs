@@ -2,12 +2,12 @@
 
 use super::Instance;
 use crate::arch::{irq, smp};
-use crate::rcu;
+use crate::rcu::{self, Reader};
 use crate::sched::preempt::{self, HARDIRQ_MASK, NMI_MASK};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
-use limen_ring_buffer::Cpu;
+use limen_ring_buffer::{Cpu, Plain, Ring};
 use limen_trace_text::{Common, Flags, Kind, Options};
 
 use super::clock::Clock;
@@ -20,6 +20,17 @@ impl Cpu for Here {
     #[inline(always)]
     fn now(self) -> u64 {
         self.0.now()
+    }
+}
+
+/// A time that was read before.
+#[derive(Clone, Copy)]
+struct At(u64);
+
+impl Cpu for At {
+    #[inline(always)]
+    fn now(self) -> u64 {
+        self.0
     }
 }
 
@@ -62,7 +73,84 @@ pub fn common(kind: Kind, nested: u32) -> Common {
     }
 }
 
+/// [`common`] in the usual case: in a thread, whose name is already noted, which has turned preemption off
+/// only a few times, and is not to be rescheduled. `None`: it is another case.
+#[inline(always)]
+pub fn usual(kind: Kind, nested: u32) -> Option<Common> {
+    let info = preempt::current_info();
+    let count = info.preempt_count.load(Relaxed);
+    if count > 15 || info.work.has(ThreadFlags::RESCHED) || !info.is_in_trace.load(Relaxed) {
+        return None;
+    }
+    let flags = if irq::enabled() {
+        Flags::empty()
+    } else {
+        Flags::IRQS_OFF
+    };
+    Some(Common {
+        kind,
+        flags,
+        preempt_count: count.wrapping_sub(nested) as u8,
+        pid: crate::sched::current().tid(),
+    })
+}
+
+/// A record that was not made in the usual way.
+#[must_use]
+pub struct Other<'r> {
+    ring: Option<&'r Ring>,
+    went: Plain,
+}
+
+impl Other<'_> {
+    /// Leaves the ring as it is to be. `false`: nothing was recorded, and the caller is to do so.
+    pub fn settle(self, instance: &Instance) -> bool {
+        if let (Some(ring), Plain::Disturbed | Plain::Unfinished) = (self.ring, self.went) {
+            ring.finish(Here(Clock::Local));
+        }
+        if self.went != Plain::Unfinished {
+            return false;
+        }
+        instance.waiting.note();
+        true
+    }
+}
+
 impl Instance {
+    /// Records `words`, of which the first are those of [`usual`], if everything else is the usual case as
+    /// well. `cpu`: this one; `now`: the time of the clock [`Clock::Local`]. On an error the caller settles it.
+    #[inline(always)]
+    pub fn record_plain<'r, const N: usize>(
+        &self,
+        words: [u32; N],
+        cpu: usize,
+        now: u64,
+        reader: &'r Reader,
+    ) -> Result<(), Other<'r>> {
+        const OTHER: Other<'_> = Other {
+            ring: None,
+            went: Plain::Unusual,
+        };
+        if self.plain.load(Relaxed) >> cpu & 1 == 0 {
+            return Err(OTHER);
+        }
+        let Some(live) = self.main.live.get(cpu).and_then(|live| live.load(reader)) else {
+            return Err(OTHER);
+        };
+        let ring = &live.0;
+        let went = ring.write_plain(At(now), |room: &[AtomicU32; N]| {
+            for (word, value) in room.iter().zip(words) {
+                word.store(value, Relaxed);
+            }
+        });
+        if went != Plain::Done {
+            let ring = Some(ring);
+            return Err(Other { ring, went });
+        }
+        self.waiting.note();
+        Ok(())
+    }
+
     /// Whether this CPU records here. May be out of date at once.
     #[inline(always)]
     pub fn is_recording(&self) -> bool {
@@ -95,7 +183,7 @@ impl Instance {
         if self.recording.load(Relaxed) >> cpu & 1 == 0 {
             return false;
         }
-        let Some(live) = self.main.cpus.get(cpu).and_then(|cpu| cpu.live.load(&reader)) else {
+        let Some(live) = self.main.live.get(cpu).and_then(|live| live.load(&reader)) else {
             return false;
         };
         let clock = Here(Clock::from_number(self.clock.load(Relaxed)));

@@ -112,11 +112,14 @@ pub const PARENT: isize = -1;
 // off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`. R4 is saved for the stack's alignment.
+//
+// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that of
+// `trace_entry`.
 global_asm!(
     r#"
 .pushsection .text, "ax"
 .balign 64
-.globl trace_entry, trace_entry_end
+.globl trace_entry, trace_entry_end, trace_each
 .type trace_entry, %function
 trace_entry:
     push    {{r11, lr}}
@@ -144,8 +147,26 @@ trace_entry:
 // Somebody more deserving became runnable meanwhile.
 2:  bl      {resched}
     b       1b
-trace_entry_end:
 .size trace_entry, . - trace_entry
+.balign 64
+.type trace_each, %function
+trace_each:
+    push    {{r0, r1, r4, lr}}
+    ldr     r4, [r2, #4]
+    ldr     r2, [r4], #4
+    ldr     ip, [r2]
+    blx     ip
+1:  ldr     r2, [r4], #4
+    ldm     sp, {{r0, r1}}
+    add     r3, sp, #16
+    ldr     ip, [r2]
+    blx     ip
+    ldr     ip, [r4]
+    cmp     ip, #0
+    bne     1b
+    pop     {{r0, r1, r4, pc}}
+.size trace_each, . - trace_each
+trace_entry_end:
 .popsection
 "#,
     preempt_count = const offset_of!(ThreadInfo, preempt_count),

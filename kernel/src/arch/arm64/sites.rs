@@ -115,11 +115,14 @@ pub const PARENT: isize = -1;
 // off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`.
+//
+// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that of
+// `trace_entry`.
 global_asm!(
     r#"
 .pushsection .text, "ax"
 .balign 64
-.globl trace_entry, trace_entry_end
+.globl trace_entry, trace_entry_end, trace_each
 .type trace_entry, %function
 trace_entry:
     sub     sp, sp, #{size}
@@ -157,8 +160,27 @@ trace_entry:
 // Somebody more deserving became runnable meanwhile.
 2:  bl      {resched}
     b       1b
-trace_entry_end:
 .size trace_entry, . - trace_entry
+.balign 64
+.type trace_each, %function
+trace_each:
+    stp     x19, x30, [sp, #-32]!
+    stp     x0, x1, [sp, #16]
+    ldr     x19, [x2, #8]
+    ldr     x2, [x19], #8
+    ldr     x9, [x2]
+    blr     x9
+1:  ldr     x2, [x19], #8
+    ldp     x0, x1, [sp, #16]
+    add     x3, sp, #32
+    ldr     x9, [x2]
+    blr     x9
+    ldr     x9, [x19]
+    cbnz    x9, 1b
+    ldp     x19, x30, [sp], #32
+    ret
+.size trace_each, . - trace_each
+trace_entry_end:
 .popsection
 "#,
     size = const size_of::<Entry>(),

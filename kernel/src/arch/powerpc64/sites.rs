@@ -131,6 +131,8 @@ pub const PARENT: isize = -(((FRAME - LEAST - offset_of!(Entry, parent)) / size_
 // off from before the slot is read until the tracer has returned, so that the tracers' owner can wait for all
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`. LR is also where the function itself will save it: for backtraces.
+//
+// `trace_each` is called as a tracer, and calls all of a list.
 global_asm!(
     r#"
 .pushsection .text, "ax"
@@ -208,9 +210,41 @@ trace_module_back:
     b       1b
 .globl trace_entry_end
 trace_entry_end:
+.balign 64
+.globl trace_each
+.type trace_each, %function
+trace_each:
+    mflr    0
+    std     0, 16(1)
+    stdu    1, -{each}(1)
+    std     31, {each} - 8(1)
+    std     3, {each} - 16(1)
+    std     4, {each} - 24(1)
+    ld      31, 8(5)
+    ld      5, 0(31)
+    ld      12, 0(5)
+    mtctr   12
+    bctrl
+3:  ldu     5, 8(31)
+    ld      3, {each} - 16(1)
+    ld      4, {each} - 24(1)
+    addi    6, 1, {each} + {args}
+    ld      12, 0(5)
+    mtctr   12
+    bctrl
+    ld      12, 8(31)
+    cmpdi   12, 0
+    bne     3b
+    ld      31, {each} - 8(1)
+    addi    1, 1, {each}
+    ld      0, 16(1)
+    mtlr    0
+    blr
+.size trace_each, . - trace_each
 .popsection
 "#,
     frame = const FRAME,
+    each = const LEAST + 32,
     args = const LEAST + offset_of!(Entry, args),
     parent = const LEAST + offset_of!(Entry, parent),
     next = const LEAST + offset_of!(Entry, next),

@@ -149,11 +149,14 @@ pub const PARENT: isize = 2;
 // to. Preemption is off from before the slot is read until the tracer has returned, so that the tracers'
 // owner can wait for all of them (`trace/site.rs`). The tracer is called with the site, the function's return
 // address, itself and the `Entry`.
+//
+// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that of
+// `trace_entry`.
 global_asm!(
     r#"
 .pushsection .text, "ax"
 .balign 64
-.globl trace_entry, trace_entry_end
+.globl trace_entry, trace_entry_end, trace_each
 .type trace_entry, @function
 trace_entry:
     push rbp
@@ -189,8 +192,29 @@ trace_entry:
 // Somebody more deserving became runnable meanwhile.
 2:  call {resched}
     jmp 1b
-trace_entry_end:
 .size trace_entry, . - trace_entry
+.balign 64
+.type trace_each, @function
+trace_each:
+    push rbx
+    push rdi
+    push rsi
+    mov rbx, [rdx + 8]
+    mov rdx, [rbx]
+    call [rdx]
+1:  mov rdx, [rbx + 8]
+    mov rdi, [rsp + 8]
+    mov rsi, [rsp]
+    lea rcx, [rsp + 32]
+    call [rdx]
+    add rbx, 8
+    cmp qword ptr [rbx + 8], 0
+    jne 1b
+    add rsp, 16
+    pop rbx
+    ret
+.size trace_each, . - trace_each
+trace_entry_end:
 .popsection
 "#,
     current = const offset_of!(CpuLocal, current),

@@ -18,7 +18,7 @@ use limen_trace_text::graph::GraphOptions;
 use limen_trace_text::{Common, Kind};
 
 /// Whatever is called here is not traced.
-static GUARD: Guard = Guard::new();
+pub(super) static GUARD: Guard = Guard::new();
 
 /// How often preemption is off here: by the code behind the site, and by the reader.
 const NESTED: u32 = 2;
@@ -111,7 +111,8 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
     (marks, kept || marks.wanted != 0)
 }
 
-/// A function is called.
+/// A function is called. In every case; [`super::plain`] is for the usual one.
+#[cold]
 pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &mut Entry) {
     let Some(returns) = preempt::current_info().returns.get() else {
         return;
@@ -145,18 +146,33 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &m
     }
 }
 
-/// A function has returned: where it really returns to.
+/// A function has returned: where it really returns to. In every case, as above.
+#[cold]
+#[inline(never)]
 pub(super) fn returned(exit: &Exit) -> usize {
     let inside = GUARD.enter();
+    let (returns, depth, call) = find(exit);
+    if call.marks.wanted != 0 && inside.is_some() {
+        let now = Clock::Local.now();
+        record_return(returns, depth, &call, exit.value(), now);
+    }
+    returns.cut(depth);
+    call.parent
+}
+
+/// What is known of a function that has returned.
+fn find(exit: &Exit) -> (&'static Returns, usize, Call) {
     let found = preempt::current_info().returns.get();
     let found = found.and_then(|returns| Some((returns, returns.returned(exit.sp())?)));
     let Some((returns, (depth, call))) = found else {
         panic!("a function returned that was not called, at {:#x}", exit.sp());
     };
-    if call.marks.wanted != 0 && inside.is_some() {
-        let now = Clock::Local.now();
-        record_return(returns, depth, &call, exit.value(), now);
-    }
+    (returns, depth, call)
+}
+
+/// [`returned`], when the return was recorded already.
+pub(super) fn forget(exit: &Exit) -> usize {
+    let (returns, depth, call) = find(exit);
     returns.cut(depth);
     call.parent
 }

@@ -22,6 +22,8 @@ use limen_trace_sites::filter::{Effective, Which};
 use limen_trace_sites::hash::Hash;
 use limen_trace_text::entry::{GraphEntry, GraphReturn};
 
+mod tail;
+
 /// The tests.
 pub const TESTS: &[Test] = &[
     ("calls and returns are recorded, with their depth", nested),
@@ -30,6 +32,7 @@ pub const TESTS: &[Test] = &[
     ("two instances trace the same function", twice),
     ("only what is called by the chosen functions is traced", chosen),
     ("a backtrace shows where functions really return to", traced_back),
+    ("functions that are jumped to have a caller", tail::jumped_to),
     ("threads end in functions that are traced", ends),
     ("a function returns after its tracer has ended", stopped_inside),
     ("all functions are traced while all CPUs work", all),
@@ -58,6 +61,10 @@ fn hash(words: &[&str], file: File) -> Result<Hash, &'static str> {
 
 impl Traced {
     fn new(name: &[u8], functions: &[&str]) -> Result<Self, &'static str> {
+        Self::with("function_graph", name, functions)
+    }
+
+    fn with(tracer: &str, name: &[u8], functions: &[&str]) -> Result<Self, &'static str> {
         let made = Self(tracing::make(name).map_err(|_| "no instance")?);
         made.0.resize(1 << 18, None).map_err(|_| "no buffers")?;
         let filters = Functions::of(&made.0).map_err(|_| "no filters")?;
@@ -65,12 +72,16 @@ impl Traced {
         filters
             .set_hash(&made.0, Which::Filter, set)
             .map_err(|_| "no filter")?;
-        made.begin()?;
+        made.begin_as(tracer)?;
         Ok(made)
     }
 
     fn begin(&self) -> Result<(), &'static str> {
-        let tracer = tracers::named("function_graph").ok_or("no tracer")?;
+        self.begin_as("function_graph")
+    }
+
+    fn begin_as(&self, tracer: &str) -> Result<(), &'static str> {
+        let tracer = tracers::named(tracer).ok_or("no tracer")?;
         self.0.set_tracer(tracer).map_err(|_| "it does not start")
     }
 

@@ -20,6 +20,8 @@ enum Row {
     Tracers(u64, u64),
     /// One, which records into the ring buffer.
     Recorded,
+    /// One, which records calls and returns.
+    Graph,
 }
 
 impl Row {
@@ -27,6 +29,7 @@ impl Row {
         match self {
             Row::Tracers(relevant, irrelevant) => format!("{relevant}/{irrelevant}"),
             Row::Recorded => "recorded".into(),
+            Row::Graph => "graph".into(),
         }
     }
 }
@@ -40,8 +43,10 @@ fn parse(line: &str) -> Option<(Row, Cost)> {
     let (what, cost) = text.split_once(": ")?;
     let (took, calls) = cost.split_once(" ns, ")?;
     let cost = (took.parse().ok()?, calls.strip_suffix(" calls")?.parse().ok()?);
-    if what == "recorded" {
-        return Some((Row::Recorded, cost));
+    match what {
+        "recorded" => return Some((Row::Recorded, cost)),
+        "graph" => return Some((Row::Graph, cost)),
+        _ => {}
     }
     let (relevant, irrelevant) = what.split_once(" relevant, ")?;
     let irrelevant = irrelevant.strip_suffix(" irrelevant")?;
@@ -153,6 +158,8 @@ mod tests {
         assert_eq!(parse(line), Some((Row::Tracers(1, 100), (4_600_000, 100_000))));
         let line = "[    3.1] trace cost: recorded: 12300000 ns, 100000 calls";
         assert_eq!(parse(line), Some((Row::Recorded, (12_300_000, 100_000))));
+        let line = "[    3.1] trace cost: graph: 45600000 ns, 100000 calls";
+        assert_eq!(parse(line), Some((Row::Graph, (45_600_000, 100_000))));
         assert_eq!(parse("[    3.1] selftest ftrace: what tracers cost: ok"), None);
     }
 
