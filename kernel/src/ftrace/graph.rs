@@ -9,7 +9,7 @@
 mod calls;
 pub mod selftest;
 
-use super::function::Functions;
+use super::function::{Functions, Settings};
 use super::ops::{self, Registered, errno};
 use super::site;
 use super::target::{Data, Target};
@@ -25,7 +25,6 @@ use core::sync::atomic::AtomicU32;
 use limen_linux_abi::Errno;
 use limen_trace_sites::filter::{Effective, Which};
 use limen_trace_sites::hash::Hash;
-use limen_trace_sites::pids::PidFilter;
 use limen_trace_sites::{Site, SiteSet};
 use limen_trace_text::graph::{GraphOptions, NAMES};
 
@@ -38,8 +37,8 @@ pub static MAX_DEPTH: AtomicU32 = AtomicU32::new(0);
 /// An instance that records.
 struct Recorder {
     instance: Arc<Instance>,
-    /// Which processes are traced. `None`: all.
-    pids: Option<PidFilter>,
+    /// Whose calls are traced.
+    shared: Arc<Settings>,
     /// Which functions are.
     sites: Effective,
     /// Its bit in the marks of a call.
@@ -161,7 +160,7 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// An instance begins to record, or what it records changes. `EBUSY`: too many instances do so. On an error
 /// nothing has changed. May sleep.
-pub fn record(instance: &Arc<Instance>, sites: Effective, pids: Option<PidFilter>) -> Result<(), Errno> {
+pub fn record(instance: &Arc<Instance>, sites: Effective, shared: &Arc<Settings>) -> Result<(), Errno> {
     let mut state = lock();
     crate::task::returns::want()?;
     let mut new = copy(&state.recorders)?;
@@ -181,7 +180,7 @@ pub fn record(instance: &Arc<Instance>, sites: Effective, pids: Option<PidFilter
     };
     new.push(Arc::new(Recorder {
         instance: instance.clone(),
-        pids,
+        shared: shared.clone(),
         sites,
         bit,
         since,

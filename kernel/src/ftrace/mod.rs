@@ -6,6 +6,8 @@
 //! * [`ops`]: all tracers, and the sites of each;
 //! * [`names`]: what functions are called;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
+//! * [`threads`]: whose calls are recorded;
+//! * [`probes`]: what else is done when functions are called;
 //! * [`graph`]: the tracer `function_graph`, which records returns as well.
 //!
 //! Nothing in this room is traced itself.
@@ -17,8 +19,10 @@ pub mod graph;
 mod guard;
 pub mod names;
 pub mod ops;
+pub mod probes;
 pub mod selftest;
 pub mod selftest_cost;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;
 pub mod target;
+pub mod threads;

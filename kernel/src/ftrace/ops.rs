@@ -163,6 +163,18 @@ pub fn remove(of: Registered) -> Result<(), (Registered, Errno)> {
     }
 }
 
+/// Calls `f` with each site that was traced since the kernel or its module was loaded, and what is known of
+/// it.
+pub fn each_touched(mut f: impl FnMut(Site, Flags)) {
+    let state = STATE.lock();
+    for site in state.registry.present().iter() {
+        let flags = state.registry.flags(site);
+        if flags.touched {
+            f(site, flags);
+        }
+    }
+}
+
 /// Calls `f` with each site that is traced, what is known of it, and its targets.
 pub fn each_traced(mut f: impl FnMut(Site, Flags, &[Arc<Target>])) -> Result<(), Errno> {
     let state = STATE.lock();

@@ -26,6 +26,8 @@ pub enum Data {
     Many(Box<[Arc<Target>]>),
     /// Calls are recorded.
     Record(super::function::Recorder),
+    /// Something is done.
+    Probe(super::probes::Probe),
     /// How often it was called.
     Count(AtomicU64),
 }
