@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("fs", crate::fs::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest_cost::TESTS),
+    ("ftrace", crate::ftrace::selftest_probes::TESTS),
     ("function_graph", crate::ftrace::graph::selftest::TESTS),
     ("tracing", crate::tracing::selftest::TESTS),
 ];

@@ -8,6 +8,8 @@
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
 //! * [`threads`]: whose calls are recorded;
 //! * [`probes`]: what else is done when functions are called;
+//! * [`profile`]: how often functions are called;
+//! * [`stack_tracer`]: how much of the stack they use;
 //! * [`graph`]: the tracer `function_graph`, which records returns as well.
 //!
 //! Nothing in this room is traced itself.
@@ -20,9 +22,12 @@ mod guard;
 pub mod names;
 pub mod ops;
 pub mod probes;
+pub mod profile;
 pub mod selftest;
 pub mod selftest_cost;
+pub mod selftest_probes;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;
+pub mod stack_tracer;
 pub mod target;
 pub mod threads;

@@ -9,6 +9,7 @@ use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sync::Mutex;
 use crate::task::events::{self, Told};
 use crate::tracing;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_trace_sites::pids::{self, PidFilter, Pids};
 
@@ -29,6 +30,8 @@ impl Retire for Lists {}
 pub struct Threads {
     /// Empty: there is no list.
     lists: Slot<Lists>,
+    /// Whether there may be one, for a quick look.
+    any: AtomicBool,
     changing: Mutex<()>,
 }
 
@@ -52,6 +55,7 @@ impl Threads {
     pub const fn new() -> Self {
         Self {
             lists: Slot::empty(),
+            any: AtomicBool::new(false),
             changing: Mutex::new(()),
         }
     }
@@ -59,6 +63,9 @@ impl Threads {
     /// Whether calls of the thread `tid` are traced. In any context.
     #[inline]
     pub fn traces(&self, tid: i32) -> bool {
+        if !self.any.load(Relaxed) {
+            return true;
+        }
         let reader = rcu::read();
         self.lists
             .load(&reader)
@@ -79,22 +86,32 @@ impl Threads {
     }
 
     /// The lists are what `f` makes of them. On an error they are those of before. May sleep.
-    fn change(&self, f: impl FnOnce(&mut PidFilter) -> Result<(), limen_trace_sites::Error>) -> Result<(), Errno> {
+    fn change(
+        &self,
+        f: impl FnOnce(&mut PidFilter) -> Result<(), limen_trace_sites::Error>,
+    ) -> Result<(), Errno> {
         let _changing = self.changing.lock();
         let old = self.lists.get(&rcu::read());
         let mut new = handling(|| {
-            let mut new = old.as_ref().map_or(Ok(PidFilter::default()), |old| old.0.try_clone())?;
+            let mut new = old
+                .as_ref()
+                .map_or(Ok(PidFilter::default()), |old| old.0.try_clone())?;
             f(&mut new).map(|()| Some(new))
         })
         .map_err(errno)?;
-        if new.as_ref().is_some_and(|new| new.only.is_none() && new.not.is_none()) {
+        if new
+            .as_ref()
+            .is_some_and(|new| new.only.is_none() && new.not.is_none())
+        {
             new = None;
         }
         let new = match new {
             Some(new) => Some(Shared::try_new(Lists(new)).ok_or(Errno::ENOMEM)?),
             None => None,
         };
+        let any = new.is_some();
         drop(self.lists.replace(new));
+        self.any.store(any, Relaxed);
         Ok(())
     }
 
@@ -125,7 +142,7 @@ impl Threads {
     }
 
     /// `parent` has made `child`.
-    fn forked(&self, parent: i32, child: i32) {
+    pub(super) fn forked(&self, parent: i32, child: i32) {
         if self.is_named(parent) {
             // Without memory the new thread is one that nobody names.
             let _ = self.change(|lists| lists.forked(parent as u32, child as u32));
@@ -133,7 +150,7 @@ impl Threads {
     }
 
     /// A thread ends.
-    fn exited(&self, tid: i32) {
+    pub(super) fn exited(&self, tid: i32) {
         if self.is_named(tid) {
             let _ = self.change(|lists| {
                 lists.exited(tid as u32);

@@ -370,7 +370,9 @@ impl Instance {
         if only.is_none() && !self.expanded.load(Relaxed) {
             let before = self.size.swap(size, Relaxed);
             // Without memory for that much, what is traced later must not fail for this.
-            return self.expand_locked(&locked).inspect_err(|_| self.size.store(before, Relaxed));
+            return self
+                .expand_locked(&locked)
+                .inspect_err(|_| self.size.store(before, Relaxed));
         }
         self.expand_locked(&locked)?;
         self.main.resize(size, only)?;

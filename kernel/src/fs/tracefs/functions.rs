@@ -10,7 +10,7 @@ use crate::ftrace::function::Functions;
 use crate::ftrace::graph;
 use crate::ftrace::ops::{self, errno};
 use crate::ftrace::threads::List;
-use crate::ftrace::{names, site};
+use crate::ftrace::{names, site, stack_tracer};
 use crate::mm::reserve::handling;
 use crate::sync::Mutex;
 use crate::tracing::{Instance, Use};
@@ -85,6 +85,11 @@ pub const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "stack_trace_filter",
+        only_top: true,
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Stack)),
+    },
+    Row {
         name: "max_graph_depth",
         only_top: true,
         node: |instance| setting(BOTH, instance, show_depth, store_depth),
@@ -156,6 +161,8 @@ enum Set {
     Calls(Which),
     /// Those whose calls `function_graph` traces, with what they call.
     Graph(Which),
+    /// Those at which the stack tracer looks.
+    Stack,
 }
 
 /// A file of filters that is written: what it will hold when it is closed.
@@ -180,6 +187,7 @@ fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
                 }
             }
             Set::Graph(which) => graph::with_hash(which, |hash| hash.list(&names, which.empty_text(), out)),
+            Set::Stack => stack_tracer::with_hash(|hash| hash.list(&names, Which::Filter.empty_text(), out)),
         };
         Ok(())
     };
@@ -193,6 +201,7 @@ fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
         match set {
             Set::Calls(which) => functions.hash(which)?,
             Set::Graph(which) => graph::with_hash(which, Hash::try_clone).map_err(errno)?,
+            Set::Stack => handling(|| stack_tracer::with_hash(Hash::try_clone)).map_err(errno)?,
         }
     };
     Ok(Arc::new(Written {
@@ -219,7 +228,8 @@ impl Written {
     fn apply(&self, hash: &mut Hash, word: &[u8]) -> Result<(), Errno> {
         let kind = match self.set {
             Set::Calls(Which::Filter) => Kind::Filter,
-            Set::Calls(Which::Notrace) => Kind::Notrace,
+            // It has no actions either.
+            Set::Calls(Which::Notrace) | Set::Stack => Kind::Notrace,
             Set::Graph(_) => Kind::Graph,
         };
         match command::parse(word, kind).map_err(errno)? {
@@ -271,6 +281,7 @@ impl FileOps for Written {
                 Functions::of(&self.used).and_then(|functions| functions.set_hash(&self.used, which, hash))
             }
             Set::Graph(which) => graph::set_hash(which, hash),
+            Set::Stack => stack_tracer::set_hash(hash),
         };
     }
 }

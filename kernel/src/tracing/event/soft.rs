@@ -8,16 +8,17 @@ use limen_linux_abi::Errno;
 
 impl Instance {
     /// Keeps an event attached, so that its [`Soft`] can be changed in any context. Returns its number, too.
-    /// `EINVAL`: there is none; `ENOMEM`. May sleep.
+    /// `EINVAL`: there is none; `ENOMEM`. The caller has seen to it that there are buffers. May sleep.
     pub fn hold_event(self: &Arc<Self>, system: &[u8], name: &[u8]) -> Result<(u16, Arc<Soft>), Errno> {
         list::all()?;
         let event = list::named(system, name).ok_or(Errno::EINVAL)?;
-        self.expand()?;
         let mut states = self.events.states();
         let state = states.of(event.id)?;
         state.hold();
         let soft = state.soft.clone();
-        event.publish(self, Some(state)).inspect_err(|_| state.release())?;
+        event
+            .publish(self, Some(state))
+            .inspect_err(|_| state.release())?;
         Ok((event.id, soft))
     }
 
