@@ -178,7 +178,16 @@ impl<'a> Module<'a> {
     }
 }
 
-impl Select<'_> {
+impl<'a> Select<'a> {
+    /// All functions that a [`Command::Probe`] is about.
+    pub fn of(functions: Functions<'a>) -> Self {
+        Self {
+            remove: false,
+            strict: false,
+            functions,
+            module: None,
+        }
+    }
     /// Whether a site of this name is meant. A `line` says that it was asked for by number.
     pub(crate) fn matches(&self, name: Name<'_>, line: usize) -> bool {
         match (self.functions.pattern, &self.module) {

@@ -148,6 +148,22 @@ pub struct PidFilter {
 }
 
 impl PidFilter {
+    /// A copy.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let copy = |list: &Option<Pids>| list.as_ref().map(Pids::try_clone).transpose();
+        Ok(Self {
+            only: copy(&self.only)?,
+            not: copy(&self.not)?,
+        })
+    }
+    /// Whether `pid` is in one of the lists. Allocates nothing.
+    #[inline]
+    pub fn names(&self, pid: u32) -> bool {
+        [&self.only, &self.not]
+            .into_iter()
+            .flatten()
+            .any(|list| list.contains(pid))
+    }
     /// Whether the process `pid` is traced. Allocates nothing.
     #[inline]
     pub fn traces(&self, pid: u32) -> bool {

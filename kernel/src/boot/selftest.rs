@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("jump_label", crate::jump_label::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest_cost::TESTS),
+    ("ftrace", crate::ftrace::selftest_probes::TESTS),
     ("function_graph", crate::ftrace::graph::selftest::TESTS),
     ("tracing", crate::tracing::selftest::TESTS),
 ];

@@ -7,24 +7,25 @@ use super::graph;
 use super::guard::Guard;
 use super::names::{self, Known};
 use super::ops::{self, Registered, errno};
+use super::probes::Probes;
 use super::target::{Data, Target};
+use super::threads::Threads;
 use crate::arch::exits;
 use crate::arch::sites::Entry;
 use crate::mm::reserve::handling;
-use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sched::preempt;
 use crate::sync::Mutex;
-use crate::sync::lockdep::fallible;
+use crate::tracing::event::stack;
 use crate::tracing::tracers::{self, Tracer};
-use crate::tracing::{self, Instance, record};
+use crate::tracing::{self, Extension, Instance, record};
 use alloc::sync::Arc;
+use core::any::Any;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_trace_sites::Site;
 use limen_trace_sites::filter::{Effective, Filter, Which};
 use limen_trace_sites::hash::Hash;
-use limen_trace_sites::pids::{PidFilter, Pids};
 use limen_trace_text::Kind;
 
 /// Words of an address in a record.
@@ -33,66 +34,71 @@ const ADDRESS: usize = size_of::<usize>() / 4;
 /// What a target needs to record.
 pub struct Recorder {
     instance: Arc<Instance>,
-    /// Which processes are traced. Nothing: all.
-    pids: Slot<Processes>,
+    shared: Arc<Settings>,
     guard: Guard,
     /// It was to end, and there was no memory to take it out of the sites.
     ended: AtomicBool,
-    /// Not all calls are recorded, because of `pids` or `ended`.
-    chooses: AtomicBool,
 }
 
-/// Lists of processes, as tracers find them.
-struct Processes(PidFilter);
-
-impl Retire for Processes {}
-
 impl Recorder {
-    fn new(instance: &Arc<Instance>, pids: Option<PidFilter>) -> Result<Self, Errno> {
-        let new = Self {
+    fn new(instance: &Arc<Instance>, shared: Arc<Settings>) -> Self {
+        Self {
             instance: instance.clone(),
-            pids: Slot::empty(),
-            chooses: AtomicBool::new(false),
+            shared,
             guard: Guard::new(),
             ended: AtomicBool::new(false),
-        };
-        new.set_pids(pids)?;
-        Ok(new)
+        }
     }
+}
 
-    /// Other processes are traced from now on: no call of one that was and still is goes unrecorded. On an
-    /// error the same are. The caller holds a lock that keeps others away.
-    fn set_pids(&self, pids: Option<PidFilter>) -> Result<(), Errno> {
-        let share = |pids| fallible(|| Shared::try_new(Processes(pids))).ok_or(Errno::ENOMEM);
-        let new = pids.map(share).transpose()?;
-        let chooses = new.is_some();
-        if chooses {
-            self.chooses.store(true, Relaxed);
+/// What tracers of an instance look at.
+pub struct Settings {
+    /// Whose calls are traced.
+    pub threads: Threads,
+    /// `func_stack_trace`: behind each call comes the stack.
+    stacks: AtomicBool,
+}
+
+impl Settings {
+    /// Every call is recorded, and nothing but the call.
+    #[inline(always)]
+    pub fn are_plain(&self) -> bool {
+        !self.threads.are_listed() && !self.stacks.load(Relaxed)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            threads: Threads::new(),
+            stacks: AtomicBool::new(false),
         }
-        drop(self.pids.replace(new));
-        if !chooses && !self.ended.load(Relaxed) {
-            self.chooses.store(false, Relaxed);
-        }
-        Ok(())
     }
 }
 
 /// What an instance traces of functions: an extension of it.
 #[derive(Default)]
-pub struct Functions(Mutex<Inner>);
+pub struct Functions {
+    inner: Mutex<Inner>,
+    /// What tracers look at.
+    pub shared: Arc<Settings>,
+    /// What is done when functions are called.
+    pub probes: Probes,
+}
+
+impl Extension for Functions {
+    fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+    fn end(self: Arc<Self>, _: &Arc<Instance>) {
+        self.probes.end();
+    }
+}
 
 #[derive(Default)]
 struct Inner {
     filter: Filter,
-    pids: Lists,
     running: Option<Running>,
-}
-
-/// `set_ftrace_pid` and `set_ftrace_notrace_pid`. `None`: there is no list.
-#[derive(Default)]
-struct Lists {
-    only: Option<Pids>,
-    not: Option<Pids>,
 }
 
 enum Running {
@@ -102,42 +108,6 @@ enum Running {
     },
     /// `function_graph`.
     Graph,
-}
-
-/// Which of the lists of processes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum List {
-    /// Those that are traced.
-    Only,
-    /// Those that are not.
-    Not,
-}
-
-impl Lists {
-    fn of(&self, list: List) -> &Option<Pids> {
-        match list {
-            List::Only => &self.only,
-            List::Not => &self.not,
-        }
-    }
-    fn of_mut(&mut self, list: List) -> &mut Option<Pids> {
-        match list {
-            List::Only => &mut self.only,
-            List::Not => &mut self.not,
-        }
-    }
-    /// What a recorder asks. `None`: every process is traced.
-    fn filter(&self) -> Result<Option<PidFilter>, Errno> {
-        if self.only.is_none() && self.not.is_none() {
-            return Ok(None);
-        }
-        let copy =
-            |list: &Option<Pids>| handling(|| list.as_ref().map(Pids::try_clone).transpose()).map_err(errno);
-        Ok(Some(PidFilter {
-            only: copy(&self.only)?,
-            not: copy(&self.not)?,
-        }))
-    }
 }
 
 /// As many addresses as there are, as the words of a record.
@@ -176,15 +146,12 @@ fn record(recorder: &Recorder, ip: usize, parent: usize) {
     };
     // The code behind the site has turned preemption off once.
     let common = record::common(Kind::FUNCTION, 1);
-    let reader = rcu::read();
-    if let Some(pids) = recorder.pids.load(&reader)
-        && !pids.0.traces(common.pid as u32)
-    {
+    if !recorder.shared.threads.traces(common.pid) || recorder.ended.load(Relaxed) {
         return;
     }
-    drop(reader);
-    if !recorder.ended.load(Relaxed) {
-        recorder.instance.record_as(common, words(ip, parent));
+    let recorded = recorder.instance.record_as(common, words(ip, parent));
+    if recorded && recorder.shared.stacks.load(Relaxed) {
+        stack::record_from(&recorder.instance, ip);
     }
 }
 
@@ -200,29 +167,25 @@ impl Inner {
         if let Err((registered, _)) = ops::remove(registered) {
             if let Data::Record(recorder) = &target.data {
                 recorder.ended.store(true, Relaxed);
-                recorder.chooses.store(true, Relaxed);
             }
             self.running = Some(Running::Calls { registered, target });
         }
     }
 
     /// As the tracer `function_graph`.
-    fn begin_graph(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
-        graph::record(
-            instance,
-            handling(|| self.filter.effective()).map_err(errno)?,
-            self.pids.filter()?,
-        )?;
+    fn begin_graph(&mut self, instance: &Arc<Instance>, shared: &Arc<Settings>) -> Result<(), Errno> {
+        let set = handling(|| self.filter.effective()).map_err(errno)?;
+        graph::record(instance, set, shared)?;
         self.running = Some(Running::Graph);
         Ok(())
     }
 
-    fn begin(&mut self, instance: &Arc<Instance>) -> Result<(), Errno> {
+    fn begin(&mut self, instance: &Arc<Instance>, shared: &Arc<Settings>) -> Result<(), Errno> {
         self.end();
         if self.running.is_some() {
             return Err(Errno::ENOMEM);
         }
-        let recorder = Recorder::new(instance, self.pids.filter()?)?;
+        let recorder = Recorder::new(instance, shared.clone());
         let target = Arc::new(Target::new(plain::record, Data::Record(recorder)));
         let set = handling(|| self.filter.effective()).map_err(errno)?;
         let registered = ops::add(target.clone(), set)?;
@@ -239,25 +202,25 @@ impl Functions {
 
     /// What a file of filters holds, for one that is opened to append.
     pub fn hash(&self, which: Which) -> Result<Hash, Errno> {
-        let inner = self.0.lock();
+        let inner = self.inner.lock();
         handling(|| inner.filter.hash(which).try_clone()).map_err(errno)
     }
 
     /// Calls `f` with the filters.
     pub fn with_filter<R>(&self, f: impl FnOnce(&Filter) -> R) -> R {
-        f(&self.0.lock().filter)
+        f(&self.inner.lock().filter)
     }
 
     /// A file of filters that was written is closed. On an error the filters are those of before.
     pub fn set_hash(&self, instance: &Arc<Instance>, which: Which, mut hash: Hash) -> Result<(), Errno> {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         let names = names::known()?;
         handling(|| hash.settle(&names)).map_err(errno)?;
         let set = handling(|| inner.filter.effective_with(which, &hash)).map_err(errno)?;
         match &inner.running {
             None => {}
             Some(Running::Calls { registered, .. }) => ops::change(registered, set)?,
-            Some(Running::Graph) => graph::record(instance, set, inner.pids.filter()?)?,
+            Some(Running::Graph) => graph::record(instance, set, &self.shared)?,
         }
         *inner.filter.hash_mut(which) = hash;
         Ok(())
@@ -270,7 +233,7 @@ impl Functions {
         names: &Known,
         module: &str,
     ) -> Result<(), Errno> {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         let (filter, changed) = handling(|| {
             let mut filter = inner.filter.try_clone()?;
             let changed = filter.loaded(names, module)?;
@@ -281,7 +244,7 @@ impl Functions {
         match &inner.running {
             Some(Running::Calls { registered, .. }) if changed => ops::change(registered, set()?)?,
             // It has sets of its own, in which these numbers may have been another module's.
-            Some(Running::Graph) => graph::record(instance, set()?, inner.pids.filter()?)?,
+            Some(Running::Graph) => graph::record(instance, set()?, &self.shared)?,
             _ => {}
         }
         inner.filter = filter;
@@ -290,46 +253,25 @@ impl Functions {
 
     /// Sites are gone with their module.
     pub(super) fn forget(&self, sites: &[Site]) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         sites.iter().for_each(|site| inner.filter.forget(*site));
-    }
-
-    /// Calls `f` with a list of processes.
-    pub fn with_pids<R>(&self, list: List, f: impl FnOnce(Option<&Pids>) -> R) -> R {
-        f(self.0.lock().pids.of(list).as_ref())
-    }
-
-    /// Replaces a list of processes. On an error it is that of before.
-    pub fn set_pids(&self, instance: &Arc<Instance>, list: List, pids: Option<Pids>) -> Result<(), Errno> {
-        let mut inner = self.0.lock();
-        let before = core::mem::replace(inner.pids.of_mut(list), pids);
-        let changed = match &inner.running {
-            None => return Ok(()),
-            Some(Running::Calls { target, .. }) => inner.pids.filter().and_then(|pids| match &target.data {
-                Data::Record(recorder) => recorder.set_pids(pids),
-                _ => Ok(()),
-            }),
-            Some(Running::Graph) => inner.begin_graph(instance),
-        };
-        if changed.is_err() {
-            *inner.pids.of_mut(list) = before;
-        }
-        changed
+        drop(inner);
+        self.probes.forget(sites);
     }
 
     /// Begins to record as `function_graph`.
     pub(super) fn begin_graph(&self, instance: &Arc<Instance>) -> Result<(), Errno> {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         inner.end();
         if inner.running.is_some() {
             return Err(Errno::ENOMEM);
         }
-        inner.begin_graph(instance)
+        inner.begin_graph(instance, &self.shared)
     }
 
     /// Ends that.
     pub(super) fn end_graph(&self, instance: &Arc<Instance>) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         if matches!(inner.running, Some(Running::Graph)) {
             inner.running = None;
             graph::stop(instance);
@@ -341,7 +283,7 @@ impl Functions {
 pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result<R, Errno> {
     let instance = tracing::top()?;
     instance.expand()?;
-    let recorder = Recorder::new(instance, None)?;
+    let recorder = Recorder::new(instance, Arc::default());
     let registered = ops::add(Arc::new(Target::new(plain::record, Data::Record(recorder))), set)?;
     let result = f();
     ops::remove(registered).map_err(|(_, errno)| errno)?;
@@ -356,16 +298,28 @@ impl Tracer for Function {
         "function"
     }
     fn start(&self, instance: &Arc<Instance>) -> Result<(), Errno> {
-        Functions::of(instance)?.0.lock().begin(instance)
+        let functions = Functions::of(instance)?;
+        functions.inner.lock().begin(instance, &functions.shared)
     }
     fn stop(&self, instance: &Arc<Instance>) {
         if let Ok(functions) = Functions::of(instance) {
-            functions.0.lock().end();
+            functions.inner.lock().end();
         }
+    }
+    fn options(&self) -> &'static [&'static str] {
+        &["func_stack_trace"]
+    }
+    fn option(&self, instance: &Instance, _: usize) -> bool {
+        Functions::of(instance).is_ok_and(|functions| functions.shared.stacks.load(Relaxed))
+    }
+    fn set_option(&self, instance: &Arc<Instance>, _: usize, on: bool) -> Result<(), Errno> {
+        Functions::of(instance)?.shared.stacks.store(on, Relaxed);
+        Ok(())
     }
 }
 
 /// The tracer can be chosen from now on. Boot.
 pub fn init() {
+    super::threads::init();
     tracers::register(&Function);
 }

@@ -10,7 +10,7 @@ mod calls;
 mod plain;
 pub mod selftest;
 
-use super::function::Functions;
+use super::function::{Functions, Settings};
 use super::names::{self, Known};
 use super::ops::{self, Registered, errno};
 use super::site;
@@ -27,7 +27,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_trace_sites::filter::{Effective, Which};
 use limen_trace_sites::hash::Hash;
-use limen_trace_sites::pids::PidFilter;
 use limen_trace_sites::{Site, SiteSet};
 use limen_trace_text::graph::{GraphOptions, NAMES};
 
@@ -40,8 +39,8 @@ pub static MAX_DEPTH: AtomicU32 = AtomicU32::new(0);
 /// An instance that records.
 struct Recorder {
     instance: Arc<Instance>,
-    /// Which processes are traced. `None`: all.
-    pids: Option<PidFilter>,
+    /// Whose calls are traced.
+    shared: Arc<Settings>,
     /// Which functions are.
     sites: Effective,
     /// Its bit in the marks of a call.
@@ -136,7 +135,6 @@ impl State {
             && list.exact
             && list.only.is_none()
             && list.not.is_empty()
-            && one.pids.is_none()
         {
             list.plain = Some(one.clone());
         }
@@ -179,9 +177,9 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// An instance begins to record, or what it records changes. `EBUSY`: too many instances do so. On an error
 /// nothing has changed. May sleep.
-pub fn record(instance: &Arc<Instance>, sites: Effective, pids: Option<PidFilter>) -> Result<(), Errno> {
+pub fn record(instance: &Arc<Instance>, sites: Effective, shared: &Arc<Settings>) -> Result<(), Errno> {
     let mut state = lock();
-    let recorded = state.begin(instance, sites, pids);
+    let recorded = state.begin(instance, sites, shared);
     if recorded.is_err() && state.recorders.is_empty() {
         crate::task::returns::no_longer();
     }
@@ -194,7 +192,7 @@ impl State {
         &mut self,
         instance: &Arc<Instance>,
         sites: Effective,
-        pids: Option<PidFilter>,
+        shared: &Arc<Settings>,
     ) -> Result<(), Errno> {
         crate::task::returns::want()?;
         let mut new = copy(&self.recorders)?;
@@ -214,7 +212,7 @@ impl State {
         };
         new.push(Arc::new(Recorder {
             instance: instance.clone(),
-            pids,
+            shared: shared.clone(),
             sites,
             bit,
             since,
@@ -312,7 +310,7 @@ pub(super) fn forget(sites: &[Site]) {
 pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result<R, Errno> {
     let instance = tracing::top()?;
     instance.expand()?;
-    record(&instance, set, None)?;
+    record(instance, set, &Arc::default())?;
     let result = f();
     stop(&instance);
     instance.clear(None)?;

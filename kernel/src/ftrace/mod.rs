@@ -7,6 +7,10 @@
 //! * [`texts`], [`modules`]: the sites of modules, and what becomes of tracers when modules come and go;
 //! * [`names`]: what functions are called;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
+//! * [`threads`]: whose calls are recorded;
+//! * [`probes`]: what else is done when functions are called;
+//! * [`profile`]: how often functions are called;
+//! * [`stack_tracer`]: how much of the stack they use;
 //! * [`graph`]: the tracer `function_graph`, which records returns as well.
 //!
 //! Nothing in this room is traced itself.
@@ -19,9 +23,14 @@ mod guard;
 pub mod modules;
 pub mod names;
 pub mod ops;
+pub mod probes;
+pub mod profile;
 pub mod selftest;
 pub mod selftest_cost;
+pub mod selftest_probes;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;
+pub mod stack_tracer;
 pub mod target;
 pub mod texts;
+pub mod threads;

@@ -9,7 +9,7 @@
 use super::function::Functions;
 use super::names::{self, Known};
 use super::texts::{Function, Text};
-use super::{graph, ops, site};
+use super::{graph, ops, site, stack_tracer};
 use crate::sync::Mutex;
 use crate::tracing::{self, Instance};
 use alloc::string::String;
@@ -68,7 +68,8 @@ pub fn load(module: String, functions: Vec<Function>) -> Result<Loaded, Errno> {
     let told = names::known().and_then(|names: Known| {
         let module = text.module();
         each_instance(|instance| Functions::of(instance)?.module_loaded(instance, &names, module))?;
-        graph::module_loaded(&names, module)
+        graph::module_loaded(&names, module)?;
+        stack_tracer::module_loaded(&names, module)
     });
     if let Err(errno) = told {
         forget(&text);
@@ -87,6 +88,7 @@ fn forget(text: &Arc<Text>) {
         Ok(())
     });
     graph::forget(sites);
+    stack_tracer::forget(sites);
 }
 
 impl Drop for Loaded {

@@ -6,7 +6,6 @@ use super::target::Target;
 use super::texts::{self, Function, Text};
 use crate::mm::reserve::{handling, room, room_exact};
 use crate::sync::Mutex;
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -203,6 +202,18 @@ pub fn unload(text: &Text) {
         plan.commit();
     }
     texts::remove(text);
+}
+
+/// Calls `f` with each site that was traced since the kernel or its module was loaded, and what is known of
+/// it.
+pub fn each_touched(mut f: impl FnMut(Site, Flags)) {
+    let state = STATE.lock();
+    for site in state.registry.present().iter() {
+        let flags = state.registry.flags(site);
+        if flags.touched {
+            f(site, flags);
+        }
+    }
 }
 
 /// Calls `f` with each site that is traced, what is known of it, and its targets.

@@ -33,6 +33,8 @@ pub enum Data {
     Many(Vec<Arc<Target>>, Vec<usize>),
     /// Calls are recorded.
     Record(super::function::Recorder),
+    /// Something is done.
+    Probe(super::probes::Probe),
     /// How often it was called.
     Count(AtomicU64),
 }

@@ -250,7 +250,7 @@ pub(crate) fn sleep_timer(task: &Arc<Task>) -> &Timer {
 
 /// The CPU's tick: charges run time, ends slices, evens out the load. Runs in the timer interrupt, interrupts
 /// off.
-pub(crate) fn tick(cpu: &'static CpuData, now: u64) {
+pub(crate) fn sched_tick(cpu: &'static CpuData, now: u64) {
     let rq = &cpu.rq;
     rq.lock.lock();
     let inner = rq.inner();

@@ -38,7 +38,7 @@ fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResu
         tls,
         tid: None,
     };
-    fork::clone(call.frame, &args)
+    fork::kernel_clone(call.frame, &args)
 }
 
 /// `struct clone_args`, in the size that the program passed.
@@ -249,11 +249,11 @@ fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
 }
 
 crate::syscalls! {
-    fn fork(call: &mut Call) { fork::clone(call.frame, &CloneArgs::fork()) }
+    fn fork(call: &mut Call) { fork::kernel_clone(call.frame, &CloneArgs::fork()) }
 
     fn vfork(call: &mut Call) {
         let flags = CloneFlags::VFORK | CloneFlags::VM;
-        fork::clone(call.frame, &CloneArgs { flags, ..CloneArgs::fork() })
+        fork::kernel_clone(call.frame, &CloneArgs { flags, ..CloneArgs::fork() })
     }
 
     fn clone(call: &mut Call, a: usize, b: usize, c: usize, d: usize, e: usize) {
@@ -262,7 +262,7 @@ crate::syscalls! {
 
     fn clone3(call: &mut Call, args: usize, size: usize) {
         let args = read_clone_args(args, size)?;
-        fork::clone(call.frame, &args)
+        fork::kernel_clone(call.frame, &args)
     }
 
     fn unshare(flags: usize) {
@@ -278,11 +278,11 @@ crate::syscalls! {
     }
 
     fn execve(call: &mut Call, path: usize, argv: usize, envp: usize) {
-        exec::execve(call.frame, AT_FDCWD, path, argv, envp, 0)
+        exec::do_execveat(call.frame, AT_FDCWD, path, argv, envp, 0)
     }
 
     fn execveat(call: &mut Call, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) {
-        exec::execve(call.frame, dirfd, path, argv, envp, flags)
+        exec::do_execveat(call.frame, dirfd, path, argv, envp, flags)
     }
 
     fn exit(code: i32) { exit::exit_thread(exit::status_of_exit(code)) }

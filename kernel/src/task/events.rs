@@ -2,11 +2,28 @@
 
 use super::Task;
 use crate::sched::policy::kernel_priority;
+use crate::sync::Once;
 use crate::trace::point;
 use crate::tracepoint;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::SyscallWork;
 use limen_trace_events::Str;
+
+/// What wants to know of threads whether or not there are trace events: called with the numbers of who makes
+/// one and of that, and of one that ends. Both may sleep.
+pub struct Told {
+    /// A thread was made, and has not started.
+    pub forked: fn(i32, i32),
+    /// The running thread ends.
+    pub exits: fn(i32),
+}
+
+static TOLD: Once<Told> = Once::new();
+
+/// From now on `told` is called. The first caller's is. Boot.
+pub fn tell(told: Told) {
+    let _ = TOLD.set(told);
+}
 
 fn prio(task: &Task) -> i32 {
     kernel_priority(task)
@@ -43,6 +60,9 @@ pub(in crate::task) fn forked(parent: &Task, child: &Task, clone_flags: u64) {
         child_comm: child.comm_now(),
         child_pid: child.tid(),
     });
+    if let Some(told) = TOLD.get() {
+        (told.forked)(parent.tid(), child.tid());
+    }
 }
 
 /// The running thread `task`, whose number was `old_pid`, begins a program.
@@ -63,6 +83,9 @@ pub(in crate::task) fn exits(task: &Task) {
         pid: task.tid(),
         prio: prio(task),
     });
+    if let Some(told) = TOLD.get() {
+        (told.exits)(task.tid());
+    }
 }
 
 /// The running thread `task` waits for a child: `pid`, or any (0).

@@ -218,7 +218,8 @@ impl Drop for Undo<'_> {
 }
 
 /// Makes a thread or a process of the caller, whose registers are `frame`. Returns its id. May sleep.
-pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
+#[inline(never)]
+pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     use CloneFlags as F;
     check_flags(args)?;
     let parent = current();

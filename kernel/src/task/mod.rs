@@ -5,7 +5,7 @@
 pub mod access;
 pub mod creds;
 pub mod dispatch;
-mod events;
+pub mod events;
 pub mod everyone;
 pub mod exec;
 pub mod exit;

@@ -26,6 +26,11 @@ pub struct Start {
 
 /// Calls `f` with each return address, from the frame at `fp` outwards.
 pub fn walk(start: Start, mut f: impl FnMut(usize)) {
+    frames(start, |_, ip| f(ip));
+}
+
+/// Calls `f` with each frame, where the return address lies, and that, from the frame at `fp` outwards.
+pub fn frames(start: Start, mut f: impl FnMut(usize, usize)) {
     let mut fp = start.fp;
     let mut from = fp;
     for _ in 0..DEPTH {
@@ -38,16 +43,19 @@ pub fn walk(start: Start, mut f: impl FnMut(usize)) {
         if ip == 0 {
             return;
         }
-        f((start.original)(fp, ip));
+        f(fp.wrapping_add(start.return_address), (start.original)(fp, ip));
         // A traced function has no frame of its own yet.
         if (start.is_tracer)(ip) {
-            let own = stack_word(fp, next.wrapping_add(start.return_address));
-            let parent = stack_word(fp, next.wrapping_add_signed(start.second));
+            let (at, of_parent) = (
+                next.wrapping_add(start.return_address),
+                next.wrapping_add_signed(start.second),
+            );
+            let (own, parent) = (stack_word(fp, at), stack_word(fp, of_parent));
             let (Some(own), Some(parent), Some(above)) = (own, parent, stack_word(fp, next)) else {
                 return;
             };
-            f(own);
-            f((start.original)(next, parent));
+            f(at, own);
+            f(of_parent, (start.original)(next, parent));
             (from, fp) = (next, above);
             continue;
         }

@@ -170,15 +170,19 @@ impl Buffer {
     }
 
     /// Lets all rings have pages of 2^`order` pages of memory. What was in them is lost. `EINVAL`: that is
-    /// too large.
+    /// too large. On an error nothing has changed.
     pub fn set_order(&self, order: u32, overwrite: bool) -> Result<(), Errno> {
         let layout = PAGE_SIZE
             .checked_shl(order)
             .and_then(Layout::native)
             .ok_or(Errno::EINVAL)?;
+        let mut all = Vec::new();
+        crate::mm::reserve::room_exact(&mut all, self.cpus.len())?;
         for cpu in &self.cpus {
             let pages = cpu.asked.load(Relaxed).div_ceil(layout.data()).max(LEAST);
-            let new = ring(pages, layout, overwrite)?;
+            all.push(ring(pages, layout, overwrite)?);
+        }
+        for (cpu, new) in self.cpus.iter().zip(all) {
             let mut reader = cpu.reader.lock();
             if self.is_live(cpu) {
                 drop(self.live[cpu.number].replace(Some(new.ring().0.clone())));

@@ -2,6 +2,7 @@
 
 use super::buffer::{self, Buffer, LEAST};
 use super::clock::Clock;
+use super::dump::Dump;
 use super::errors::Reports;
 use super::event::state::InInstance;
 use super::tracers::{self, Tracer};
@@ -70,9 +71,20 @@ pub struct Instance {
     /// The CPUs whose `trace_pipe` is open; all bits for the one of all.
     pub pipes: SpinLock<u64>,
     pub(super) reports: Reports,
+    /// What is to be written to the log.
+    pub(super) dump: Dump,
     /// What another room keeps of it.
-    extension: Once<Arc<dyn Any + Send + Sync>>,
+    extension: Once<Arc<dyn Extension>>,
     lock: Mutex<Locked>,
+}
+
+/// What another room keeps of an instance.
+pub trait Extension: Send + Sync + 'static {
+    /// Itself.
+    fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    /// The instance is being removed, and locked: nothing of this refers to it when it returns, as far as there
+    /// is memory for that. May sleep.
+    fn end(self: Arc<Self>, instance: &Arc<Instance>);
 }
 
 /// An instance that has been removed.
@@ -130,15 +142,16 @@ impl Instance {
             users: AtomicU32::new(0),
             pipes: SpinLock::new(0),
             reports: Reports::new(),
+            dump: Dump::new(),
             extension: Once::new(),
             lock: Mutex::new(Locked { tracer: tracers::NOP }),
         })
     }
 
     /// What the one room that extends instances keeps of this one, made at first use.
-    pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Result<Arc<T>, Errno> {
+    pub fn extension<T: Extension + Default>(&self) -> Result<Arc<T>, Errno> {
         let kept = self.extension.get_or_init(|| Arc::new(T::default()));
-        kept.clone().downcast().map_err(|_| Errno::EINVAL)
+        kept.clone().any().downcast().map_err(|_| Errno::EINVAL)
     }
 
     /// Whether it is the top one.
@@ -169,6 +182,10 @@ impl Instance {
         locked.tracer = tracers::NOP;
         let _ = self.set_option(Options::COPY_MARKER, false);
         let _ = self.set_option(Options::EVENT_FORK, false);
+        let _ = self.set_option(Options::FUNCTION_FORK, false);
+        if let Some(extension) = self.extension.get() {
+            extension.clone().end(self);
+        }
         self.leave_events();
         self.main.free();
         self.spare.free();
@@ -269,6 +286,9 @@ impl Instance {
         if option == Options::COPY_MARKER && was_on != on {
             marker::copies(on);
         }
+        if option == Options::FUNCTION_FORK && was_on != on {
+            super::registry::function_forks(on);
+        }
         if option == Options::EVENT_FORK && was_on != on {
             super::event::pids::follow_forks(on).inspect_err(|_| {
                 self.options.fetch_and(!option.bits(), Relaxed);
@@ -358,8 +378,11 @@ impl Instance {
     pub fn resize(&self, size: usize, only: read::Only) -> Result<(), Errno> {
         let locked = self.lock();
         if only.is_none() && !self.expanded.load(Relaxed) {
-            self.size.store(size, Relaxed);
-            return self.expand_locked(&locked);
+            let before = self.size.swap(size, Relaxed);
+            // Without memory for that much, what is traced later must not fail for this.
+            return self
+                .expand_locked(&locked)
+                .inspect_err(|_| self.size.store(before, Relaxed));
         }
         self.expand_locked(&locked)?;
         self.main.resize(size, only)?;

@@ -8,6 +8,7 @@
 
 pub mod buffer;
 pub mod clock;
+pub mod dump;
 mod errors;
 pub mod event;
 mod instance;
@@ -20,7 +21,7 @@ pub mod selftest;
 pub mod tracers;
 pub mod waiting;
 
-pub use instance::{Instance, Use};
+pub use instance::{Extension, Instance, Use};
 pub use names::Names;
-pub use registry::{all, find, made, make, remove, top};
+pub use registry::{all, each_function_fork, find, made, make, remove, top};
 pub use tracers::Tracer;

@@ -8,6 +8,7 @@ use crate::cmdline;
 use crate::sync::{Mutex, Once};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_trace_text::{Options, options};
 
@@ -42,6 +43,31 @@ fn boot_options(top: &Instance) {
         if let Some(option) = Options::named(name) {
             let _ = top.set_option(option, on);
         }
+    }
+}
+
+/// How many instances have the option `function-fork`.
+static FUNCTION_FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// An instance begins or ceases to be one of them.
+pub(super) fn function_forks(begins: bool) {
+    if begins {
+        FUNCTION_FORKS.fetch_add(1, Relaxed);
+    } else {
+        FUNCTION_FORKS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Calls `f` with each instance that has the option `function-fork`. May sleep.
+#[inline]
+pub fn each_function_fork(f: impl FnMut(&Arc<Instance>)) {
+    if FUNCTION_FORKS.load(Relaxed) != 0 {
+        let others = all();
+        made()
+            .into_iter()
+            .chain(&others)
+            .filter(|instance| instance.options().contains(Options::FUNCTION_FORK))
+            .for_each(f);
     }
 }
 

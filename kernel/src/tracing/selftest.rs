@@ -25,6 +25,7 @@ pub const TESTS: &[crate::selftest::Test] = &[
     ("buffers change their size with their records", sizes),
     ("an instance that is used stays", used),
     ("a tracer records as long as it is the tracer", tracer),
+    ("a size that cannot be had changes nothing", no_memory),
     ("the last reports are kept", reports),
     ("a chain of calls shows nothing that was recorded before", chain),
 ];
@@ -363,6 +364,20 @@ fn tracer() -> Result<(), &'static str> {
     check!(instance.graph_options() == GraphOptions::DEFAULT | GraphOptions::TAIL);
     drop(made);
     check!(!PROBE.0.load(Ordering::Relaxed));
+    Ok(())
+}
+
+fn no_memory() -> Result<(), &'static str> {
+    let made = Made(make(b"no_memory").map_err(|_| "no instance")?);
+    let instance = &made.0;
+    let size = instance.size(0);
+    check!(instance.resize(usize::MAX / 4, None).is_err());
+    check!(instance.size(0) == size);
+    // What failed does not stand in the way of what is traced later.
+    check!(instance.expand().is_ok() && instance.size(0).1.is_none());
+    let page = instance.main.layout();
+    check!(instance.set_order(40).is_err() && instance.main.layout() == page);
+    check!(instance.record(EVENT, [1]) && only(instance, |entry| entry.common.kind) == Some(EVENT));
     Ok(())
 }
 

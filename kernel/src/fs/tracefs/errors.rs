@@ -38,7 +38,12 @@ fn show(instance: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
         );
         out.add(COMMAND);
         out.add(&report.command);
-        let _ = writeln!(out, "\n{:1$}^", "", COMMAND.len() + report.at);
+        let _ = writeln!(
+            out,
+            "\n{:1$}^",
+            "",
+            COMMAND.len() + report.at.min(report.command.len())
+        );
     });
     Ok(())
 }

@@ -6,10 +6,11 @@ use super::{BOTH, READ};
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::pseudo::{Text, setting_file};
-use crate::ftrace::function::{Functions, List};
+use crate::ftrace::function::Functions;
 use crate::ftrace::graph;
 use crate::ftrace::ops::{self, errno};
-use crate::ftrace::{modules, names, site};
+use crate::ftrace::threads::List;
+use crate::ftrace::{modules, names, site, stack_tracer};
 use crate::mm::reserve::handling;
 use crate::sync::Mutex;
 use crate::tracing::{Instance, Use};
@@ -22,6 +23,7 @@ use limen_trace_sites::filter::Which;
 use limen_trace_sites::hash::Hash;
 use limen_trace_sites::pids;
 use limen_trace_sites::report::{Available, Enabled};
+use limen_trace_sites::sets::Flags;
 use limen_trace_sites::tokens::Tokens;
 use limen_trace_sites::{Names, Site};
 
@@ -40,6 +42,11 @@ pub const ROWS: &[Row] = &[
         name: "enabled_functions",
         only_top: true,
         node: |instance| shown(READ, instance, show_enabled),
+    },
+    Row {
+        name: "touched_functions",
+        only_top: true,
+        node: |instance| shown(READ, instance, show_touched),
     },
     Row {
         name: "set_ftrace_filter",
@@ -78,6 +85,11 @@ pub const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "stack_trace_filter",
+        only_top: true,
+        node: |instance| special(BOTH, instance, |used, flags| open(used, flags, Set::Stack)),
+    },
+    Row {
         name: "max_graph_depth",
         only_top: true,
         node: |instance| setting(BOTH, instance, show_depth, store_depth),
@@ -96,6 +108,8 @@ pub const ROWS: &[Row] = &[
 
 /// The longest word of a file of filters.
 const WORD: usize = 1024;
+/// How much of a file of filters is written at once, bytes.
+const AT_ONCE: usize = 4096;
 
 fn show_available(out: &mut Text, addresses: bool) -> Result<(), Errno> {
     for (site, name) in names::known()?.named() {
@@ -105,20 +119,28 @@ fn show_available(out: &mut Text, addresses: bool) -> Result<(), Errno> {
     Ok(())
 }
 
+fn write_traced(names: &impl Names, site: Site, flags: Flags, out: &mut Text) {
+    if let Some(name) = names.name(site) {
+        let line = Enabled {
+            name,
+            flags,
+            trampoline: None,
+            ops: None,
+            direct: None,
+        };
+        let _ = write!(out, "{line}");
+    }
+}
+
 fn show_enabled(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
     let names = names::known()?;
-    ops::each_traced(|site: Site, flags, _| {
-        if let Some(name) = names.name(site) {
-            let line = Enabled {
-                name,
-                flags,
-                trampoline: None,
-                ops: None,
-                direct: None,
-            };
-            let _ = write!(out, "{line}");
-        }
-    })
+    ops::each_traced(|site, flags, _| write_traced(&names, site, flags, out))
+}
+
+fn show_touched(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
+    let names = names::known()?;
+    ops::each_touched(|site, flags| write_traced(&names, site, flags, out));
+    Ok(())
 }
 
 fn show_depth(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
@@ -139,6 +161,8 @@ enum Set {
     Calls(Which),
     /// Those whose calls `function_graph` traces, with what they call.
     Graph(Which),
+    /// Those at which the stack tracer looks.
+    Stack,
 }
 
 /// A file of filters that is written: what it will hold when it is closed.
@@ -158,8 +182,15 @@ fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
     let show = move |out: &mut Text| {
         let names = names::known()?;
         let _ = match set {
-            Set::Calls(which) => listed.with_filter(|filter| filter.list(which, &names, out)),
+            Set::Calls(which) => {
+                let filter = listed.with_filter(|filter| filter.list(which, &names, out));
+                match which {
+                    Which::Filter => filter.and_then(|()| listed.probes.list(&names, out)),
+                    Which::Notrace => filter,
+                }
+            }
             Set::Graph(which) => graph::with_hash(which, |hash| hash.list(&names, which.empty_text(), out)),
+            Set::Stack => stack_tracer::with_hash(|hash| hash.list(&names, Which::Filter.empty_text(), out)),
         };
         Ok(())
     };
@@ -173,6 +204,7 @@ fn open(used: Use, flags: u32, set: Set) -> Result<Arc<dyn FileOps>, Errno> {
         match set {
             Set::Calls(which) => functions.hash(which)?,
             Set::Graph(which) => graph::with_hash(which, Hash::try_clone).map_err(errno)?,
+            Set::Stack => handling(|| stack_tracer::with_hash(Hash::try_clone)).map_err(errno)?,
         }
     };
     Ok(Arc::new(Written {
@@ -200,7 +232,8 @@ impl Written {
     fn apply(&self, hash: &mut Hash, word: &[u8]) -> Result<(), Errno> {
         let kind = match self.set {
             Set::Calls(Which::Filter) => Kind::Filter,
-            Set::Calls(Which::Notrace) => Kind::Notrace,
+            // It has no actions either.
+            Set::Calls(Which::Notrace) | Set::Stack => Kind::Notrace,
             Set::Graph(_) => Kind::Graph,
         };
         match command::parse(word, kind).map_err(errno)? {
@@ -208,7 +241,17 @@ impl Written {
                 let names = names::known()?;
                 handling(|| hash.apply(&names, &select)).map_err(errno)
             }
-            Command::Probe { .. } => Err(Errno::EINVAL),
+            Command::Probe {
+                remove,
+                functions,
+                probe,
+            } => {
+                let probes = &Functions::of(&self.used)?.probes;
+                match remove {
+                    true => probes.remove(functions, &probe),
+                    false => probes.add(&self.used, functions, &probe),
+                }
+            }
         }
     }
 }
@@ -218,7 +261,8 @@ impl FileOps for Written {
         self.shown.read(file, dst, pos)
     }
     fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
-        let mut bytes = crate::mm::copy::zeroed(src.remaining())?;
+        // The rest is for another write, so that a signal can come between.
+        let mut bytes = crate::mm::copy::zeroed(src.remaining().min(AT_ONCE))?;
         let len = src.take(&mut bytes)?;
         let mut text = bytes.get(..len).unwrap_or_default();
         let mut state = self.state.lock();
@@ -241,6 +285,7 @@ impl FileOps for Written {
                 Functions::of(&self.used).and_then(|functions| functions.set_hash(&self.used, which, hash))
             }
             Set::Graph(which) => graph::set_hash(which, hash),
+            Set::Stack => stack_tracer::set_hash(hash),
         };
     }
 }
@@ -251,7 +296,7 @@ fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
         let functions = Functions::of(&used)?;
         let writes = flags & abi::O_ACCMODE != abi::O_RDONLY;
         if writes && flags & abi::O_TRUNC != 0 {
-            functions.set_pids(&used, list, None)?;
+            functions.shared.threads.clear(list)?;
         }
         let shown = functions.clone();
         let show = move |out: &mut Text| {
@@ -259,7 +304,7 @@ fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
                 List::Only => "no pid",
                 List::Not => "",
             };
-            shown.with_pids(list, |pids| {
+            shown.shared.threads.with(list, |pids| {
                 let _ = match pids {
                     None if !empty.is_empty() => writeln!(out, "{empty}"),
                     pids => write!(out, "{}", pids::Shown(pids)),
@@ -268,10 +313,8 @@ fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
             Ok(())
         };
         let store = move |bytes: &[u8]| {
-            let new = functions
-                .with_pids(list, |before| pids::written(before, bytes))
-                .map_err(errno)?;
-            functions.set_pids(&used, list, new)
+            let _used = &used;
+            functions.shared.threads.add(list, bytes)
         };
         Ok(setting_file(Arc::new(show), Some(Arc::new(store))))
     })

@@ -13,9 +13,11 @@ mod marker;
 mod options;
 mod per_cpu;
 mod pipe;
+mod profile;
 mod raw;
 mod settings;
 mod snapshot;
+mod stack;
 mod top;
 mod trace;
 
@@ -182,6 +184,8 @@ pub fn init() {
         per_cpu::ROWS,
         events::ROWS,
         functions::ROWS,
+        profile::ROWS,
+        stack::ROWS,
         event_sets::ROWS,
         errors::ROWS,
         instance::INSTANCES,

@@ -11,7 +11,7 @@ use crate::tracing::read::with_reader;
 use crate::tracing::{Instance, Use};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use limen_linux_abi::{Errno, SysResult};
 
 /// `trace_pipe_raw` of a CPU, or `snapshot_raw`.
@@ -22,6 +22,7 @@ pub fn file(instance: &Arc<Instance>, cpu: usize, snapshot: bool) -> Node {
             cpu,
             snapshot,
             page: Mutex::new(Page::default()),
+            woken: AtomicU32::new(0),
         }))
     })
 }
@@ -39,6 +40,8 @@ struct Raw {
     cpu: usize,
     snapshot: bool,
     page: Mutex<Page>,
+    /// How often who waits for full pages was sent away.
+    woken: AtomicU32,
 }
 
 impl Raw {
@@ -68,6 +71,7 @@ impl Raw {
     }
 
     fn give(&self, dst: &mut IoDst<'_>, wait: bool, full: bool) -> SysResult {
+        let woken = self.woken.load(Relaxed);
         loop {
             let sleeper = self.used.waiting.begin();
             {
@@ -86,7 +90,7 @@ impl Raw {
             }
             sleeper.sleep()?;
             // Who waits for full pages need not wait when recording ends.
-            if full && !self.used.is_on() {
+            if full && (!self.used.is_on() || self.woken.load(Relaxed) != woken) {
                 return Ok(0);
             }
         }
@@ -102,6 +106,15 @@ impl FileOps for Raw {
     }
     fn splice_read(&self, file: &File, dst: &mut IoDst<'_>, _: Option<u64>, wait: bool) -> SysResult {
         self.give(dst, wait && !file.nonblocking(), true)
+    }
+    /// 0: who waits for full pages waits no longer.
+    fn ioctl(&self, _: &File, cmd: u32, _: usize) -> SysResult {
+        if cmd != 0 {
+            return Err(Errno::ENOTTY);
+        }
+        self.woken.fetch_add(1, Relaxed);
+        self.used.waiting.tell();
+        Ok(0)
     }
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         if let Some(table) = table {

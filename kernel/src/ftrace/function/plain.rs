@@ -35,7 +35,7 @@ pub(super) extern "C" fn record(ip: usize, parent: usize, target: &Target, entry
     let Some(common) = record::usual(Kind::FUNCTION, 1) else {
         return super::record(recorder, ip, parent);
     };
-    if recorder.chooses.load(Relaxed) {
+    if !recorder.shared.are_plain() || recorder.ended.load(Relaxed) {
         return super::record(recorder, ip, parent);
     }
     let cpu = smp::cpu_id();

@@ -49,11 +49,7 @@ fn wants(recorder: &Recorder, list: &List, ip: usize, common: Common, depth: usi
     {
         return false;
     }
-    if recorder
-        .pids
-        .as_ref()
-        .is_some_and(|pids| !pids.traces(common.pid as u32))
-    {
+    if !recorder.shared.threads.traces(common.pid) {
         return false;
     }
     let most = MAX_DEPTH.load(Relaxed) as usize;

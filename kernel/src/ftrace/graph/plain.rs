@@ -50,7 +50,8 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, target: &Target, entr
     let Some(recorder) = LIVE.load(&reader).and_then(|list| list.plain.as_deref()) else {
         return calls::entered(ip, parent, target, entry);
     };
-    if recorder.instance.threshold.load(Relaxed) != 0 || MAX_DEPTH.load(Relaxed) != 0 {
+    let is_chosen = !recorder.shared.are_plain() || MAX_DEPTH.load(Relaxed) != 0;
+    if recorder.instance.threshold.load(Relaxed) != 0 || is_chosen {
         return calls::entered(ip, parent, target, entry);
     }
     let cpu = smp::cpu_id();

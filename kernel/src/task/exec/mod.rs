@@ -85,7 +85,15 @@ impl Program {
 }
 
 /// `execve` and `execveat`. On success `frame` has the registers with which the new program starts.
-pub fn execve(frame: &mut Frame, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) -> SysResult {
+#[inline(never)]
+pub fn do_execveat(
+    frame: &mut Frame,
+    dirfd: i32,
+    path: usize,
+    argv: usize,
+    envp: usize,
+    flags: u32,
+) -> SysResult {
     let path = read_path(path)?;
     let empty = flags & AT_EMPTY_PATH != 0;
     if path.as_bytes().is_empty() && !empty {

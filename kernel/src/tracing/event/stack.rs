@@ -13,14 +13,36 @@ const DEPTH: usize = 32;
 /// The innermost calls that are always those of tracing itself. Where less is inlined there are more.
 const OWN: usize = 2;
 
+/// How far behind its site a traced function's tracer returns at most, bytes.
+const BEHIND: usize = 16;
+
 /// Records the running thread's chain of calls. In any context.
 #[inline(never)]
 pub fn record(instance: &Instance) {
-    let mut calls = [0_usize; DEPTH];
-    let (mut seen, mut len) = (0, 0);
-    backtrace::walk(stack::here(), |ip| {
+    let mut seen = 0;
+    put(instance, |_| {
         seen += 1;
-        if seen > OWN
+        seen > OWN
+    });
+}
+
+/// [`record`], from the function on whose site is at `site`: a tracer of it calls this.
+#[inline(never)]
+pub fn record_from(instance: &Instance, site: usize) {
+    let mut begun = false;
+    put(instance, |ip| {
+        begun |= ip.wrapping_sub(site) <= BEHIND;
+        begun
+    });
+}
+
+/// Records the calls for which `wants` holds.
+#[inline(always)]
+fn put(instance: &Instance, mut wants: impl FnMut(usize) -> bool) {
+    let mut calls = [0_usize; DEPTH];
+    let mut len = 0;
+    backtrace::walk(stack::here(), |ip| {
+        if wants(ip)
             && let Some(call) = calls.get_mut(len)
         {
             *call = ip;
