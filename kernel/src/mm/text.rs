@@ -51,6 +51,7 @@ impl Writable {
     ///
     /// # Safety
     /// As for [`Self::word`].
+    #[allow(dead_code, reason = "only x86_64 exchanges them by bytes")]
     pub unsafe fn byte(&self, text: usize) -> &AtomicU8 {
         // SAFETY: as in `word`.
         unsafe { &*(self.place(text, 1) as *const AtomicU8) }
