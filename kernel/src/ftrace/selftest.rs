@@ -2,6 +2,7 @@
 
 use super::site::{self, Change};
 use super::target::{Data, Target};
+use super::texts::{self, Function, Text};
 use crate::arch::sites::Entry;
 use crate::arch::{smp, stack};
 use crate::check;
@@ -9,6 +10,8 @@ use crate::mm::reserve::handling;
 use crate::sched::{online, spawn_kthread};
 use crate::selftest::{Test, probe, probe_caller};
 use crate::trace::{backtrace, symbols};
+use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -25,6 +28,7 @@ pub const TESTS: &[Test] = &[
     ),
     ("targets change while all CPUs run their functions", while_running),
     ("all functions are traced at once", all),
+    ("sites of modules come and go", of_modules),
 ];
 
 /// How many bytes of a function are surely its own.
@@ -246,5 +250,37 @@ fn all() -> Result<(), &'static str> {
     check!(sum > 300);
     check!(Arc::strong_count(&target) == 1);
     check!(site::are_intact());
+    Ok(())
+}
+
+/// Functions of a module that are never executed nor traced: `count` of them from `at` on, 64 bytes each. At
+/// boot there are no modules, and nobody else changes the list.
+fn pretend(at: usize, count: usize, least: usize) -> Result<Arc<Text>, &'static str> {
+    let functions = (0..count).map(|n| Function {
+        site: at + 64 * n,
+        to: 0,
+        name: String::from("f"),
+    });
+    texts::add(String::from("m"), functions.collect(), least).map_err(|_| "no memory")
+}
+
+fn of_modules() -> Result<(), &'static str> {
+    let [a, b, c] = [3, 2, 1].map(|n| 0usize.wrapping_sub(n << 12));
+    let end = site::bound();
+    let (one, two) = (pretend(b, 3, 0)?, pretend(a, 2, 0)?);
+    check!(one.range() == (end..end + 3) && two.range() == (end + 3..end + 5));
+    check!(site::find(b + 1, b + 65) == Some(end + 1) && site::find(b + 1, b + 64).is_none());
+    check!(site::address(end + 4) == Some(a + 64) && site::address(end + 5).is_none());
+    texts::remove(&one);
+    check!(site::find(b, b + 64).is_none() && site::address(end).is_none());
+    check!(site::find(a, a + 1) == Some(end + 3));
+    // Numbers are used again, if they may and there are enough.
+    let (three, four) = (pretend(c, 4, 0)?, pretend(b, 2, end + 1)?);
+    check!(three.range() == (end + 5..end + 9) && four.range() == (end + 1..end + 3));
+    check!(site::address(end + 1) == Some(b) && site::find(c, c + 1) == Some(end + 5));
+    for text in [two, three, four] {
+        texts::remove(&text);
+    }
+    check!(site::bound() == end);
     Ok(())
 }

@@ -31,6 +31,15 @@ const IDLE: [&str; 4] = [
     "limen_kernel::sched::context::",
     "limen_kernel::sync::lockdep::",
 ];
+/// What runs in NMIs by which CPUs of x86_64 ask each other. While its site is changed there is a breakpoint,
+/// and the return from that lets the next NMI come, on the stack that this one still uses.
+const NMI: [&str; 5] = [
+    "limen_kernel::arch::imp::exception::emergency",
+    "limen_kernel::arch::imp::exception::wake_idle",
+    "limen_kernel::arch::imp::tlb::flush_all",
+    "limen_kernel::arch::imp::tlb::flush_here",
+    "limen_kernel::arch::imp::tlb::serve_now",
+];
 /// What copies and fills memory: the compiler makes calls of it anywhere. Names begin so.
 const MEMORY: [&str; 3] = ["mem", "bcmp", "__aeabi_mem"];
 
@@ -184,6 +193,7 @@ fn is_left_out(name: &str) -> bool {
     TRACER
         .iter()
         .chain(&IDLE)
+        .chain(&NMI)
         .any(|path| name.starts_with(path) || of.starts_with(path))
 }
 
