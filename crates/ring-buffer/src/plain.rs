@@ -29,7 +29,7 @@ impl Ring {
     pub fn write_plain<const N: usize>(&self, cpu: impl Cpu, fill: impl FnOnce(&[AtomicU32; N])) -> Plain {
         const { assert!(N > 0 && N <= DATA_MAX as usize) };
         // Acquire and order: as in `reserve`.
-        if self.disabled.load(Ordering::Acquire) != 0 || self.nest.load(Ordering::Relaxed) != 0 {
+        if self.disabled.load(Ordering::Acquire) | self.nest.load(Ordering::Relaxed) != 0 {
             return Plain::Unusual;
         }
         cpu.interrupt();

@@ -73,10 +73,10 @@ pub fn common(kind: Kind, nested: u32) -> Common {
     }
 }
 
-/// [`common`] in the usual case: in a thread, whose name is already noted, which has turned preemption off
+/// The words of [`common`] in the usual case: in a thread, whose name is already noted, which has turned preemption off
 /// only a few times, and is not to be rescheduled. `None`: it is another case.
 #[inline(always)]
-pub fn usual(kind: Kind, nested: u32) -> Option<Common> {
+pub fn usual(kind: Kind, nested: u32) -> Option<[u32; 2]> {
     let info = preempt::current_info();
     let count = info.preempt_count.load(Relaxed);
     if count > 15 || info.work.has(ThreadFlags::RESCHED) || !info.is_in_trace.load(Relaxed) {
@@ -87,11 +87,23 @@ pub fn usual(kind: Kind, nested: u32) -> Option<Common> {
     } else {
         Flags::IRQS_OFF
     };
-    Some(Common {
+    let common = Common {
         kind,
         flags,
         preempt_count: count.wrapping_sub(nested) as u8,
         pid: crate::sched::current().tid(),
+    };
+    Some(common.words())
+}
+
+/// A record's words: those that all have in front, and its own. One by one, so that they need not lie beside
+/// each other before they are stored.
+#[inline(always)]
+pub fn together<const BODY: usize, const ALL: usize>(front: [u32; 2], body: [u32; BODY]) -> [u32; ALL] {
+    const { assert!(ALL == BODY + 2) };
+    core::array::from_fn(|n| match n.checked_sub(2) {
+        None => front[n],
+        Some(n) => body[n],
     })
 }
 

@@ -2,7 +2,7 @@
 //! nothing has to be saved. Every other case is left to [`super::record`].
 
 use super::super::target::{Data, Target};
-use super::{ADDRESS, Recorder, words};
+use super::{ADDRESS, Recorder};
 use crate::arch::exits;
 use crate::arch::sites::Entry;
 use crate::arch::smp;
@@ -10,20 +10,10 @@ use crate::rcu;
 use crate::tracing::clock::Clock;
 use crate::tracing::record::{self, Other};
 use core::sync::atomic::Ordering::Relaxed;
-use limen_trace_text::{Common, Kind};
+use limen_trace_text::Kind;
 
 /// Words of a record.
 const WORDS: usize = 2 + 2 * ADDRESS;
-
-/// A record's words.
-#[inline(always)]
-fn all(common: Common, ip: usize, parent: usize) -> [u32; WORDS] {
-    let mut all = [0; WORDS];
-    let (front, body) = all.split_at_mut(2);
-    front.copy_from_slice(&common.words());
-    body.copy_from_slice(&words(ip, parent));
-    all
-}
 
 pub(super) extern "C" fn record(ip: usize, parent: usize, target: &Target, entry: &mut Entry) {
     let Data::Record(recorder) = &target.data else {
@@ -32,7 +22,7 @@ pub(super) extern "C" fn record(ip: usize, parent: usize, target: &Target, entry
     if parent == exits::return_address() {
         return super::record(recorder, ip, super::caller(parent, entry));
     }
-    let Some(common) = record::usual(Kind::FUNCTION, 1) else {
+    let Some(front) = record::usual(Kind::FUNCTION, 1) else {
         return super::record(recorder, ip, parent);
     };
     if !recorder.shared.are_plain() || recorder.ended.load(Relaxed) {
@@ -44,7 +34,7 @@ pub(super) extern "C" fn record(ip: usize, parent: usize, target: &Target, entry
     }
     let reader = rcu::read_within(entry);
     let now = Clock::Local.now();
-    let words = all(common, ip, parent);
+    let words: [u32; WORDS] = record::together(front, super::words(ip, parent));
     match recorder.instance.record_plain(words, cpu, now, &reader) {
         Ok(()) => recorder.guard.leave_in_thread(cpu),
         Err(other) => rest(other, recorder, ip, parent),

@@ -14,22 +14,11 @@ use crate::tracing::clock::Clock;
 use crate::tracing::record::{self, Other};
 use core::sync::atomic::Ordering::Relaxed;
 use limen_trace_returns::{Call, Marks, Returns};
+use limen_trace_text::Kind;
 use limen_trace_text::entry::{GRAPH_ENTRY_WORDS, GRAPH_RETURN_WORDS, GraphEntry, GraphReturn};
-use limen_trace_text::{Common, Kind};
 
 /// How often preemption is off here: once, by the code that calls this.
 const NESTED: u32 = 1;
-
-/// A record's words.
-#[inline(always)]
-fn all<const BODY: usize, const ALL: usize>(common: Common, body: [u32; BODY]) -> [u32; ALL] {
-    const { assert!(ALL == BODY + 2) };
-    let mut all = [0; ALL];
-    let (front, rest) = all.split_at_mut(2);
-    front.copy_from_slice(&common.words());
-    rest.copy_from_slice(&body);
-    all
-}
 
 /// Whether the outermost and the innermost of the first `depth` calls are the recorder's, and so all are.
 #[inline(always)]
@@ -43,7 +32,7 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, target: &Target, entr
     let Some(returns) = preempt::current_info().returns.get() else {
         return;
     };
-    let Some(common) = record::usual(Kind::GRAPH_ENTRY, NESTED) else {
+    let Some(front) = record::usual(Kind::GRAPH_ENTRY, NESTED) else {
         return calls::entered(ip, parent, target, entry);
     };
     let reader = rcu::read_within(entry);
@@ -72,7 +61,7 @@ pub(super) extern "C" fn entered(ip: usize, parent: usize, target: &Target, entr
         depth: depth as i32,
     };
     let time = Clock::Local.now();
-    let words: [u32; GRAPH_ENTRY_WORDS + 2] = all(common, body.words());
+    let words: [u32; GRAPH_ENTRY_WORDS + 2] = record::together(front, body.words());
     if let Err(other) = recorder.instance.record_plain(words, cpu, time, &reader) {
         let is_recorded = settle(other, recorder);
         GUARD.leave_in_thread(cpu);
@@ -114,7 +103,7 @@ pub(super) fn returned(exit: &Exit) -> usize {
     }) else {
         return calls::returned(exit);
     };
-    let Some(common) = record::usual(Kind::GRAPH_RETURN, NESTED) else {
+    let Some(front) = record::usual(Kind::GRAPH_RETURN, NESTED) else {
         return calls::returned(exit);
     };
     let reader = rcu::read_within(exit);
@@ -137,7 +126,7 @@ pub(super) fn returned(exit: &Exit) -> usize {
         call_time: call.time,
         return_time: now,
     };
-    let words: [u32; GRAPH_RETURN_WORDS + 2] = all(common, body.words());
+    let words: [u32; GRAPH_RETURN_WORDS + 2] = record::together(front, body.words());
     match recorder.instance.record_plain(words, cpu, now, &reader) {
         Ok(()) => {
             GUARD.leave_in_thread(cpu);
