@@ -10,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -117,6 +118,68 @@ static void set_id_programs(const char *self) {
     CHECK(id_of_set_id_program(1) == 10);
 }
 
+/* A program does not become another user's while another process shares its directories. */
+static void set_id_beside_another(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        if (setresuid(1000, 1000, 1000) != 0) _exit(99);
+        pid_t sharer = syscall(SYS_clone, CLONE_FS | SIGCHLD, 0, 0, 0, 0);
+        if (sharer == 0) {
+            execl("./set-id", "set-id", "id", NULL);
+            _exit(97);
+        }
+        int status = -1;
+        waitpid(sharer, &status, 0);
+        if (status != 10 << 8) _exit(1);
+        /* Alone again. */
+        execl("./set-id", "set-id", "id", NULL);
+        _exit(97);
+    }
+    CHECK(child_good(child));
+}
+
+static void *becomes_another(void *data) {
+    execl("./set-id", "set-id", "trusts", NULL);
+    return data;
+}
+static atomic_int begun;
+static void *filters_all(void *wait) {
+    begun = 1;
+    for (volatile long i = 0; i < (long)wait; i++) {}
+    no_new_privs();
+    attach_for(SECCOMP_FILTER_FLAG_TSYNC, SYS_getppid, SECCOMP_RET_ERRNO | 7);
+    for (;;) pause();
+    return NULL;
+}
+
+/* A thread that becomes another user's program while a sibling gives all threads a filter has either. */
+static void set_id_beside_sync(void) {
+    for (int round = 0; round < 60; round++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t threads[2];
+            if (setresuid(1000, 1000, 1000) != 0) _exit(99);
+            pthread_create(&threads[0], NULL, filters_all, (void *)(round % 30 * (round % 30) * 4000L));
+            while (!begun) sched_yield();
+            if (round % 2) becomes_another(NULL);
+            pthread_create(&threads[1], NULL, becomes_another, NULL);
+            for (;;) pause();
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        CHECK(status == 20 << 8 || status == 21 << 8);
+    }
+}
+
+/* Exit status 20: another user's, and nobody's filters; 21: the user's own. */
+static int trusts(void) {
+    int filters = status_of(getpid(), "Seccomp_filters"), private = privileged();
+    if (geteuid() == 0) return filters == 0 && private == 0 ? 20 : 1;
+    return filters == 1 && private == 1 ? 21 : 2;
+}
+
 /* --- strict mode --- */
 
 static void strict_and_well(void) {
@@ -139,6 +202,46 @@ static void strict_after_filter(void) {
     _exit(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0) == -1 && errno == EINVAL ? 5 : 6);
 }
 
+#if defined(__x86_64__)
+static void read_counter(void) { __asm__ volatile("rdtsc" : : : "eax", "edx"); }
+static void strict_and_counting(void) {
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+    read_counter();
+    syscall(SYS_exit, 0);
+}
+static void without_counter(void) {
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+    read_counter();
+}
+static void descendant_without_counter(void) {
+    int is = 0;
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+    /* The parent and the child are switched to and from. */
+    pid_t child = fork();
+    if (child == 0) read_counter(), _exit(0);
+    int status = -1;
+    waitpid(child, &status, 0);
+    if (status != SIGSEGV || prctl(PR_GET_TSC, &is, 0, 0, 0) != 0 || is != PR_TSC_SIGSEGV) _exit(1);
+    if (prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0) != 0 || prctl(PR_GET_TSC, &is, 0, 0, 0) != 0) _exit(2);
+    if (is != PR_TSC_ENABLE || prctl(PR_SET_TSC, 3, 0, 0, 0) != -1 || errno != EINVAL) _exit(3);
+    if (prctl(PR_GET_TSC, NULL, 0, 0, 0) != -1 || errno != EFAULT) _exit(4);
+    read_counter();
+    _exit(6);
+}
+/* The counter by which time can be told without a call. */
+static void counters(void) {
+    CHECK(end_of(strict_and_counting) == SIGSEGV);
+    CHECK(end_of(without_counter) == SIGSEGV);
+    CHECK(end_of(descendant_without_counter) == 6 << 8);
+    CHECK(end_of(read_counter) == 0);
+}
+#else
+static void counters(void) {
+    int is;
+    CHECK(prctl(PR_GET_TSC, &is, 0, 0, 0) == -1 && errno == EINVAL);
+}
+#endif
+
 static void strict_mode(void) {
     CHECK(prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 0 && status_of(getpid(), "Seccomp") == 0);
     CHECK(prctl(PR_SET_SECCOMP, 0, 0, 0, 0) == -1 && errno == EINVAL);
@@ -147,6 +250,7 @@ static void strict_mode(void) {
     CHECK(end_of(strict_and_ill) == SIGKILL);
     CHECK(end_of(strict_by_seccomp) == 4 << 8);
     CHECK(end_of(strict_after_filter) == 5 << 8);
+    counters();
 }
 
 /* --- which programs are taken --- */
@@ -504,6 +608,7 @@ static void logged(void) {
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "id") == 0) return geteuid() == 0 ? 0 : 10;
+    if (argc > 1 && strcmp(argv[1], "trusts") == 0) return trusts();
     if (argc > 1 && strcmp(argv[1], "filtered") == 0)
         return !(syscall(SYS_getppid) == -1 && errno == 7 && status_of(getpid(), "Seccomp_filters") == 1
                  && privileged() == 1);
@@ -514,6 +619,8 @@ int main(int argc, char **argv) {
     APART(logged);
     APART(no_privileges);
     set_id_programs(self);
+    set_id_beside_another();
+    set_id_beside_sync();
     strict_mode();
     APART(refused_programs);
     APART(too_many);

@@ -257,6 +257,47 @@ static void target_is_not_interrupted(void) {
     close(who.listener);
 }
 
+/*
+ * With WAIT_KILLABLE_RECV a call that was answered is not made again, however a signal and the answer fall
+ * together (before Linux 6.17 it sometimes is).
+ */
+enum { ANSWERS = 4000 };
+static int asks_beside_signals(void) {
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigaction(SIGUSR1, &action, NULL);
+    pid_t self = getpid(), sender = fork();
+    if (sender == 0) {
+        while (kill(self, SIGUSR1) == 0)
+            for (volatile int i = 0; i < 200; i++) {}
+        _exit(0);
+    }
+    long good = 0;
+    for (long i = 0; i < ANSWERS; i++) good += syscall(SYS_getppid, i) == i + 1;
+    kill(sender, SIGKILL);
+    waitpid(sender, NULL, 0);
+    return good == ANSWERS && signals > 0 ? 48 : 1;
+}
+static void answered_once(void) {
+    struct seccomp_notif request;
+    struct supervised who = supervise(SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, SYS_getppid,
+                                      asks_beside_signals);
+    long next = 0, twice = 0, refused = 0;
+    while (next < ANSWERS || twice) {
+        if (receive(who.listener, &request) != 0) {
+            /* It was interrupted before that. */
+            if (errno == ENOENT && !(events(who.listener, 0) & POLLHUP)) continue;
+            break;
+        }
+        long number = request.data.args[0];
+        if (number < next) twice++;
+        next = number + 1;
+        refused += answer(who.listener, request.id, number + 1, 0, 0) != 0;
+    }
+    CHECK(twice == 0 && refused == 0);
+    CHECK(status_of_child(who) == 48 << 8);
+    close(who.listener);
+}
+
 /* --- descriptors for the target --- */
 
 static int wants_descriptors(void) {
@@ -410,6 +451,7 @@ int main(void) {
     target_is_killed();
     target_is_interrupted();
     target_is_not_interrupted();
+    answered_once();
     descriptors();
     many();
     descendants();

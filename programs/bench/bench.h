@@ -23,7 +23,7 @@ struct row {
 };
 
 extern const struct row call_rows[], signal_rows[], fault_rows[], region_rows[], process_rows[],
-    switch_rows[], file_rows[], wait_rows[], timer_rows[], shared_rows[], map_rows[];
+    switch_rows[], file_rows[], wait_rows[], timer_rows[], watched_rows[], shared_rows[], map_rows[];
 
 /*
  * A measurement: some rounds to warm up, then rounds that count. `operations` is the number of operations in

@@ -269,7 +269,8 @@ int main(int argc, char **argv) {
         map_report();
 #else
         const struct row *tables[] = {call_rows,   signal_rows, fault_rows, region_rows, process_rows,
-                                      switch_rows, file_rows,   wait_rows,  timer_rows};
+                                      switch_rows, file_rows,   wait_rows,  timer_rows,
+                                      watched_rows};
 #endif
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) run_table(tables[i], only, size);
     }

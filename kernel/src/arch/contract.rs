@@ -434,6 +434,8 @@ owed! {
     syscalls::private => fn(&mut Frame) -> Option<usize>;
     /// Options only this architecture has: option, argument. Thread. Errors: `EINVAL` for those of others.
     syscalls::prctl => fn(&mut Frame, u32, usize) -> Result<usize, Errno>;
+    /// The running thread enters seccomp's strict mode: what else it cannot do then. Thread.
+    syscalls::enter_strict_mode => fn();
 }
 
 // The vDSO, in user mode: nothing there may call anything. `vdso_calls` has the functions.

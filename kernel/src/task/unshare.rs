@@ -21,6 +21,16 @@ pub fn unshare_files() -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether a thread of another process uses the directories and umask of `task`, which is the only thread of
+/// its process.
+pub(super) fn shares_fs(task: &Task) -> bool {
+    let Some(fs) = task.try_fs() else {
+        return false;
+    };
+    let has = |other: Arc<Task>| !core::ptr::eq(&*other, task) && other.fs_slot().holds(&fs);
+    Arc::strong_count(&fs) > 2 && pid::all_processes().any(|p| p.threads().any(has))
+}
+
 /// Whether another process has the same `part` as that of the running thread.
 fn shares<T>(task: &Task, part: fn(&Process) -> Option<Arc<T>>) -> bool {
     let Some(own) = part(&task.process) else {

@@ -147,6 +147,7 @@ pub fn bench(arch: Arch) -> Result<Bench> {
         "files",
         "waits",
         "timers",
+        "watched",
     ];
     let make = |name: &str, sources: &[&str], flags: &[&str]| {
         let sources: Vec<PathBuf> = sources.iter().map(|s| dir.join(format!("{s}.c"))).collect();

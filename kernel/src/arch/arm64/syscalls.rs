@@ -12,3 +12,6 @@ pub fn private(_: &mut crate::arch::frame::Frame) -> Option<usize> {
 pub fn prctl(_: &mut crate::arch::frame::Frame, _: u32, _: usize) -> Result<usize, limen_linux_abi::Errno> {
     Err(limen_linux_abi::Errno::EINVAL)
 }
+
+/// Strict mode takes nothing but system calls from a thread.
+pub fn enter_strict_mode() {}

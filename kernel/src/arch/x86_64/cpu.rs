@@ -72,6 +72,8 @@ const CR0_CD: usize = 1 << 30;
 pub const CR0_PG: usize = 1 << 31;
 /// `CR4`: 64-bit entries of page tables.
 pub const CR4_PAE: usize = 1 << 5;
+/// `CR4`: user mode cannot read the time stamp counter.
+pub const CR4_TSD: usize = 1 << 2;
 const CR4_MCE: usize = 1 << 6;
 /// `CR4`: global pages.
 pub const CR4_PGE: usize = 1 << 7;

@@ -1,6 +1,6 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 
-use super::cpu::{self, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE, read_register, write_register};
+use super::cpu::{self, CR4_TSD, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE, read_register, write_register};
 use super::frame::Frame;
 use super::{cpus, fpu, irq};
 use crate::sched::float::{Float, Registers, Reset};
@@ -21,7 +21,8 @@ pub struct Context {
     /// Bases of FS and GS in user mode.
     fs_base: usize,
     gs_base: usize,
-    /// The selectors in DS, ES, FS and GS, 16 bits each from the lowest. Kernel threads have none.
+    /// The selectors in DS, ES, FS and GS, 16 bits each from the lowest, and [`NO_COUNTER`]. Kernel threads
+    /// have none.
     segments: u64,
     float: Float<Area>,
     /// What signal frames say about the last exception that became a signal.
@@ -136,6 +137,20 @@ unsafe fn write_user_gs(selector: usize) {
 /// FS's and GS's part of all selectors.
 const SEGMENT_FS: u64 = 0xffff << 32;
 const SEGMENT_GS: u64 = 0xffff << 48;
+
+/// Beside a thread's selectors: it cannot read the time stamp counter. The descriptor tables are so short that
+/// no selector has this bit of DS, and so the switch has no test for it.
+const NO_COUNTER: u64 = 1 << 15;
+
+/// This CPU's user mode can read the time stamp counter, or no longer. Interrupts are off.
+#[cold]
+fn set_counter(readable: bool) {
+    // SAFETY: only user mode sees a difference.
+    unsafe {
+        let others = read_register!("cr4") & !CR4_TSD;
+        write_register!("cr4", if readable { others } else { others | CR4_TSD });
+    }
+}
 
 /// # Safety
 /// The processor has `FSGSBASE`.
@@ -252,7 +267,7 @@ impl Context {
         self.float.inherit(&parent.float);
         if parent.float.is_user() {
             let flags = irq::local_save();
-            self.segments = segments();
+            self.segments = segments() | parent.segments & NO_COUNTER;
             (self.fs_base, self.gs_base) = (parent.fs_base, parent.gs_base);
             self.note_bases();
             irq::local_restore(flags);
@@ -298,6 +313,23 @@ impl Context {
         // SAFETY: no selector.
         unsafe { write_user_gs(0) };
         set_gs_base(base);
+        irq::local_restore(flags);
+    }
+
+    /// Whether the thread can read the time stamp counter. The context is the running thread's.
+    pub fn reads_counter(&self) -> bool {
+        self.segments & NO_COUNTER == 0
+    }
+
+    /// Sets that.
+    pub fn let_read_counter(&mut self, readable: bool) {
+        let flags = irq::local_save();
+        if readable {
+            self.segments &= !NO_COUNTER;
+        } else {
+            self.segments |= NO_COUNTER;
+        }
+        set_counter(readable);
         irq::local_restore(flags);
     }
 
@@ -386,9 +418,13 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
 unsafe fn exchange_segments(prev: *mut Context, next: *const Context) {
     // SAFETY: both are valid; what `next` has in its context it loaded itself.
     unsafe {
-        (*prev).segments = segments();
+        let counter = (*prev).segments & NO_COUNTER;
+        (*prev).segments = segments() | counter;
         (*prev).note_bases();
-        load_segments((*next).segments);
+        load_segments((*next).segments & !NO_COUNTER);
+        if (*next).segments & NO_COUNTER != counter {
+            set_counter(counter != 0);
+        }
     }
 }
 

@@ -55,7 +55,26 @@ pub fn private(_: &mut crate::arch::frame::Frame) -> Option<usize> {
     None
 }
 
-/// `prctl` options that only this architecture has: none.
-pub fn prctl(_: &mut crate::arch::frame::Frame, _: u32, _: usize) -> Result<usize, Errno> {
-    Err(Errno::EINVAL)
+/// `prctl` options that only this architecture has: whether the time stamp counter can be read.
+pub fn prctl(_: &mut crate::arch::frame::Frame, option: u32, arg: usize) -> Result<usize, Errno> {
+    const GET_TSC: u32 = 25;
+    const SET_TSC: u32 = 26;
+    const ENABLE: usize = 1;
+    const SIGSEGV: usize = 2;
+    match (option, arg) {
+        (GET_TSC, _) => {
+            let readable = with_current_context(|context| context.reads_counter());
+            UserPtr::<u32>::new(arg).write(if readable { ENABLE } else { SIGSEGV } as u32)?;
+        }
+        (SET_TSC, ENABLE | SIGSEGV) => {
+            with_current_context(|context| context.let_read_counter(arg == ENABLE));
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// Strict mode also takes the time stamp counter from the running thread.
+pub fn enter_strict_mode() {
+    with_current_context(|context| context.let_read_counter(false));
 }

@@ -5,7 +5,7 @@ use crate::arch::frame::Frame;
 use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
-use crate::task::creds::{Creds, securebits};
+use crate::task::creds::{Creds, cap, securebits};
 use crate::task::process::TREE;
 use crate::task::{CurrentTask, TaskFlags, current, exit, pid, unshare};
 use alloc::sync::Arc;
@@ -203,9 +203,13 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     let full = root && new.euid == 0;
     // A program that acts as another than its real user does so no longer, and none gains capabilities.
     let acts_as_other = new.euid != old.uid || new.egid != old.gid;
-    if no_new_privs && (acts_as_other || new.permitted & !old.permitted != 0) {
-        new.euid = new.uid;
-        new.egid = new.gid;
+    let gains = acts_as_other || new.permitted & !old.permitted != 0;
+    // Another process could move a privileged program's directories under it.
+    if gains && (no_new_privs || unshare::shares_fs(task)) {
+        if no_new_privs || !old.capable(cap::SETUID) {
+            new.euid = new.uid;
+            new.egid = new.gid;
+        }
         new.permitted &= old.permitted;
     }
     new.suid = new.euid;

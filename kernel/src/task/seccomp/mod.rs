@@ -131,11 +131,13 @@ pub(super) fn release(task: &Task) {
 
 /// Strict mode for the running thread `task`. `EINVAL`: it has filters.
 pub fn enter_strict(task: &Task) -> Result<(), Errno> {
-    let _shared = task.process.signals.lock();
+    let shared = task.process.signals.lock();
     if task.seccomp.mode() == Mode::Filter {
         return Err(Errno::EINVAL);
     }
     task.seccomp.assign(task, Mode::Strict);
+    drop(shared);
+    crate::arch::syscalls::enter_strict_mode();
     Ok(())
 }
 
@@ -158,20 +160,27 @@ impl From<Errno> for Refused {
 /// `ENOMEM`: there is no memory, or there are too many instructions. May sleep.
 pub fn attach(task: &Arc<Task>, new: &NewFilter, sync: bool) -> Result<(), Refused> {
     let process = &task.process;
-    // What other threads had. Dropped without the lock.
+    // What the threads had. Dropped without the lock.
     let mut former: Vec<Former<Filter>> = Vec::new();
+    let mut before = task.seccomp.filter();
+    let mut filter = new.behind(before.as_ref())?;
     loop {
-        let before = task.seccomp.filter();
-        let filter = new.behind(before.as_ref())?;
-        let threads = process.thread_count();
+        let threads = if sync { process.thread_count() } else { 1 };
         room_exact(&mut former, threads)?;
         let shared = process.signals.lock();
         if task.seccomp.mode() == Mode::Strict {
             return Err(Errno::EINVAL.into());
         }
-        if !same(&task.seccomp.filter(), &before) || process.threads_under(&shared).len() > threads {
-            // A sibling has synchronised all threads, or there are more.
+        if sync && process.threads_under(&shared).len() > threads {
+            // There are more by now.
+            continue;
+        }
+        let now = task.seccomp.filter();
+        if !same(&now, &before) {
+            // A sibling has synchronised all threads.
             drop(shared);
+            before = now;
+            filter = new.behind(before.as_ref())?;
             continue;
         }
         if sync {

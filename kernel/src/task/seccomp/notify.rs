@@ -230,7 +230,7 @@ impl Listener {
                 false => wait.wait_until(there_is_news),
             };
             if let Err(errno) = woken {
-                // The supervisor may have received the call since the sleep began.
+                // The supervisor may have received the call, and even answered it, since the sleep began.
                 if !killable && self.is_killable(id) {
                     continue;
                 }
@@ -248,13 +248,14 @@ impl Listener {
         }
     }
 
+    /// Whether only fatal signals interrupt the wait for an answer to a call.
     fn is_killable(&self, id: u64) -> bool {
         self.killable
             && self
                 .state
                 .lock()
                 .find(id)
-                .is_some_and(|waiting| matches!(waiting.phase, Phase::Sent))
+                .is_some_and(|waiting| !matches!(waiting.phase, Phase::Asked))
     }
 
     /// In the target: takes one of the files for it. `false`: there is none.
