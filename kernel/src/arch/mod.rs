@@ -29,6 +29,7 @@ mod irq_calls;
 mod linear;
 pub mod nofault;
 mod pages;
+pub mod register_set;
 pub mod site_table;
 mod stack_calls;
 pub mod tracked;
