@@ -19,6 +19,7 @@ mod mm;
 mod module;
 mod net;
 mod panic;
+mod ptrace;
 mod random;
 mod rcu;
 mod rseq;

@@ -17,10 +17,11 @@
 
 use super::imp::{
     console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module, patch,
-    platform, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
+use crate::arch::register_set::{RegisterSet, Requests};
 use crate::arch::tracked::Call;
 use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::text::Writable;
@@ -422,6 +423,27 @@ owed! {
     signal::MIN_STACK_SIZE => usize;
     /// `AT_MINSIGSTKSZ`.
     signal::min_frame_size => fn() -> usize;
+}
+
+// Tracers. A frame and a context are those of a thread that sleeps. Atomic.
+owed! {
+    /// The register sets, general registers first.
+    regset::SETS => &'static [RegisterSet];
+    /// Requests whose numbers are its own.
+    regset::REQUESTS => Requests;
+    /// Bytes of the `USER` area, and the set and place there of a word of it.
+    regset::USER_SIZE => usize;
+    regset::user_word => fn(usize) -> Option<(usize, usize)>;
+    /// Makes it trap after its next instruction, or not; how it was. `None`: it cannot.
+    regset::stepping => fn(&mut Frame, bool) -> Option<bool>;
+    /// What tells a tracer entry from exit (`true`) in the registers, and the end of that.
+    regset::begin_stop => fn(&mut Frame, bool) -> usize;
+    regset::end_stop => fn(&mut Frame, usize);
+    /// After the stop at the entry: number and arguments are where the kernel looks for them.
+    regset::changed_at_entry => fn(&mut Frame);
+    /// Another system call: its number; its arguments were set.
+    regset::set_number => fn(&mut Frame, i32);
+    regset::arguments_set => fn(&mut Frame);
 }
 
 // System calls.

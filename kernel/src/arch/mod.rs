@@ -30,6 +30,7 @@ pub mod jump_table;
 mod linear;
 pub mod nofault;
 mod pages;
+pub mod register_set;
 pub mod site_table;
 mod stack_calls;
 pub mod tracked;

@@ -5,7 +5,7 @@ use crate::arch::AUDIT_ARCH;
 use crate::arch::frame::Frame;
 use crate::signal::{self, SIGKILL, SIGSYS, SigInfo, info::code};
 use crate::task::seccomp::{Answer, Filter, Mode};
-use crate::task::{CurrentTask, current, exit};
+use crate::task::{CurrentTask, current, exit, ptrace};
 use core::sync::atomic::{Ordering, fence};
 use limen_bpf::{Action, Data, Verdict};
 use limen_entry::Frame as _;
@@ -29,6 +29,9 @@ pub fn allows(frame: &mut Frame) -> bool {
     // The thread may have seen its work bit, which a sibling set, before what the sibling wrote earlier.
     fence(Ordering::Acquire);
     let task = current();
+    if task.trace.options().contains(ptrace::Options::SUSPEND_SECCOMP) {
+        return true;
+    }
     match task.seccomp.mode() {
         Mode::Disabled => true,
         Mode::Strict => strict(frame),
@@ -85,8 +88,10 @@ fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
             frame.roll_back_syscall();
             signal::force(SIGSYS, refused(&data, verdict));
         }
-        // There are no tracers.
-        Action::Trace => frame.set_skipped_result(Errno::ENOSYS.to_return_value()),
+        Action::Trace => match traced(frame, task, verdict.data()) {
+            Some(allowed) => return allowed,
+            None => frame.set_skipped_result(Errno::ENOSYS.to_return_value()),
+        },
         Action::UserNotif => {
             let listener = by.and_then(Filter::listener);
             let answer = match listener {
@@ -102,6 +107,25 @@ fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
     }
     log::call(&data, 0, action, requested);
     false
+}
+
+/// The tracer decides: whether the call goes on. `None`: there is no tracer that asked for that. The filters
+/// look at the call again, which the tracer may have changed.
+#[cold]
+fn traced(frame: &mut Frame, task: &CurrentTask, data: u16) -> Option<bool> {
+    if !ptrace::seccomp(frame, data)? {
+        return Some(false);
+    }
+    Some(match task.filter() {
+        Some(filter) => again(frame, task, filter),
+        None => true,
+    })
+}
+
+/// [`filtered`] after the tracer has seen the call: that it is to see it again is fine.
+fn again(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
+    let (verdict, _) = filter.verdict(&data(frame).words());
+    verdict.action() == Action::Trace || filtered(frame, task, filter)
 }
 
 /// The details of the `SIGSYS` for a call.

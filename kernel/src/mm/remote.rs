@@ -24,6 +24,10 @@ impl AddressSpace {
             if write {
                 page.written();
                 page.write(offset, &buf[done..done + n]);
+                if force {
+                    // It may be a breakpoint.
+                    crate::arch::mmu::sync_instructions(page.phys());
+                }
             } else {
                 page.read(offset, &mut buf[done..done + n]);
             }

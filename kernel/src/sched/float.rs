@@ -73,6 +73,11 @@ impl<R> Float<R> {
         }
     }
 
+    /// What a thread that sleeps has.
+    pub fn kept(&self) -> &R {
+        &self.registers
+    }
+
     /// Whether the CPU of this block still has them.
     ///
     /// # Safety
@@ -247,7 +252,7 @@ impl<R: Registers> Float<R> {
     }
 
     /// What the running thread, which does not have the registers any more, will have instead (exec,
-    /// signals).
+    /// signals); or, with either policy, a thread that sleeps (tracers).
     pub fn replace(&mut self) -> &mut R {
         self.cpu = NOWHERE;
         &mut self.registers

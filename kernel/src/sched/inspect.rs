@@ -3,7 +3,10 @@
 use super::entity::on_rq;
 use super::{TaskState, WaitQueue, current, preempt};
 use crate::arch::frame::Frame;
-use crate::arch::{irq, switch::user_frame};
+use crate::arch::{
+    irq,
+    switch::{Context, user_frame},
+};
 use crate::sync::without_interrupts;
 use crate::task::Task;
 use crate::time::now_ns;
@@ -36,54 +39,93 @@ impl UserState {
 /// How long to sleep before looking again at a thread that waits for its turn, in nanoseconds.
 const TURN_NS: u64 = 1_000_000;
 
-/// How `task` left user mode, where it must have been. `None` while it runs or is about to; its frame is then its
-/// own. May sleep.
+/// How often to look before that.
+const TRIES: usize = 1000;
+
+/// Runs `f` if the state of `task` fits and it is off its CPU. It stays so meanwhile: `f` runs with interrupts
+/// off, under the task's wake lock, must be short and take no locks.
+fn while_off_cpu<R>(task: &Arc<Task>, fits: impl Fn(TaskState) -> bool, f: impl FnOnce() -> R) -> Option<R> {
+    let s = &task.sched;
+    without_interrupts(|| {
+        s.wake_lock.lock();
+        preempt::disable();
+        let is_off = fits(s.state())
+            && s.on_rq.load(Ordering::Acquire) == on_rq::NO
+            && !s.on_cpu.load(Ordering::Acquire);
+        let found = is_off.then(f);
+        s.wake_lock.unlock();
+        preempt::enable_no_resched();
+        found
+    })
+}
+
+/// Waits until `task`, whose state fits, is off its CPU. `false`: its state does not fit (any more), or a fatal
+/// signal is pending for the caller. May sleep.
+fn wait_while(task: &Arc<Task>, fits: impl Fn(TaskState) -> bool) -> bool {
+    let s = &task.sched;
+    let mut tries = 0;
+    loop {
+        if !fits(s.state()) {
+            return false;
+        }
+        if s.on_rq.load(Ordering::Acquire) == on_rq::NO && !s.on_cpu.load(Ordering::Acquire) {
+            return true;
+        }
+        if current().fatal_signal_pending() {
+            return false;
+        }
+        tries += 1;
+        if tries < TRIES {
+            irq::spin_hint();
+        } else {
+            // It was preempted on its way, perhaps by the caller.
+            tries = 0;
+            pause();
+        }
+    }
+}
+
+/// Runs `f` with the registers of `task`, if it is in a state of `state` and off its CPU. It stays so
+/// meanwhile: `f` runs with interrupts off, must be short and take no locks.
+pub fn with_registers<R>(
+    task: &Arc<Task>,
+    state: TaskState,
+    f: impl FnOnce(&mut Frame, &mut Context) -> R,
+) -> Option<R> {
+    let frame = user_frame(task.stack.top());
+    let fits = |now: TaskState| now.intersects(state);
+    // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its frame or its context.
+    while_off_cpu(task, fits, || unsafe { f(&mut *frame, &mut *task.context.get()) })
+}
+
+/// Waits until `task`, which is in a state of `state`, is off its CPU. `false`: it is in another state, or a
+/// fatal signal is pending for the caller. May sleep.
+pub fn wait_off_cpu(task: &Arc<Task>, state: TaskState) -> bool {
+    wait_while(task, |now| now.intersects(state))
+}
+
+/// Sleeps for a moment, so that others can run.
+pub fn pause() {
+    WaitQueue::new().wait_until_deadline_uninterruptible(now_ns() + TURN_NS, || false);
+}
+
+/// How `task` left user mode, where it must have been. `None` if it runs, is being woken, is not started or has
+/// ended, or if a fatal signal is pending for the caller. A thread that has said that it will sleep or stop, and
+/// still runs, is waited for. May sleep.
 pub fn user_state(task: &Arc<Task>) -> Option<UserState> {
     let frame = user_frame(task.stack.top());
     if Arc::ptr_eq(task, &current()) {
         // SAFETY: the frame of the system call that the running thread is in, which only that thread uses.
         return Some(UserState::of(unsafe { &*frame }));
     }
-    off_cpu(task, || {
-        // SAFETY: the thread is off its CPU and cannot be woken during this closure, so nobody uses its frame.
-        UserState::of(unsafe { &*frame })
-    })
-}
-
-/// Calls `read` while `task`, another thread than the caller, is off its CPU and cannot be woken: with interrupts
-/// off, under the task's wake lock. A thread that has said that it will sleep or stop, and still runs, is waited
-/// for. `None` if it runs, is being woken, is not started or has ended, or if a fatal signal is pending for the
-/// caller. May sleep.
-pub fn off_cpu<T>(task: &Arc<Task>, read: impl Fn() -> T) -> Option<T> {
-    let s = &task.sched;
-    loop {
-        let state = s.state();
-        if state == TaskState::RUNNING
-            || state.intersects(TaskState::WAKING | TaskState::NEW | TaskState::DEAD)
-        {
-            return None;
-        }
-        let (found, running) = without_interrupts(|| {
-            s.wake_lock.lock();
-            preempt::disable();
-            let running = s.on_cpu.load(Ordering::Acquire);
-            let asleep = s.state() == state && s.on_rq.load(Ordering::Acquire) == on_rq::NO && !running;
-            let found = asleep.then(&read);
-            s.wake_lock.unlock();
-            preempt::enable_no_resched();
-            (found, running)
-        });
+    let awake = TaskState::WAKING | TaskState::NEW | TaskState::DEAD;
+    let sleeps = |now: TaskState| now != TaskState::RUNNING && !now.intersects(awake);
+    while wait_while(task, sleeps) {
+        // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its frame.
+        let found = while_off_cpu(task, sleeps, || UserState::of(unsafe { &*frame }));
         if found.is_some() {
             return found;
         }
-        if current().fatal_signal_pending() {
-            return None;
-        }
-        // From a CPU it goes soon. One that was preempted on its way to sleep needs a turn, perhaps of this CPU.
-        if running {
-            irq::spin_hint();
-        } else {
-            WaitQueue::new().wait_until_deadline_uninterruptible(now_ns() + TURN_NS, || false);
-        }
     }
+    None
 }

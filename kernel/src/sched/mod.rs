@@ -16,7 +16,7 @@ mod events;
 mod fair;
 pub mod float;
 pub mod futex;
-mod inspect;
+pub mod inspect;
 mod kthread;
 pub mod membarrier;
 pub mod nohz;

@@ -7,7 +7,7 @@ use super::{
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
-use crate::task::{CurrentTask, current, exit};
+use crate::task::{CurrentTask, current, exit, ptrace};
 use limen_entry::{Cause, Frame as _};
 use limen_linux_abi::{Errno, Restart};
 
@@ -111,9 +111,23 @@ fn next(task: &CurrentTask, caught: &mut Caught, areas: &impl Areas) -> Next {
         let besides = own.besides;
         let plain = besides.is_empty() || besides == Besides::LEGACY_RSEQ && areas.is_settled(task);
         if !plain {
-            if besides.contains(Besides::STOP) {
+            if besides.contains(Besides::STOP) && !besides.contains(Besides::TRAP) {
                 drop(own);
                 stop::take_part(task, shared);
+            } else if besides.contains(Besides::TRAP) {
+                drop((own, shared));
+                ptrace::trap(task);
+            } else if besides.contains(Besides::TRACED) {
+                let rest = besides.difference(Besides::TRACED);
+                let plain = rest.is_empty() || rest == Besides::LEGACY_RSEQ && areas.is_settled(task);
+                let handler = if plain {
+                    Next::Handler
+                } else {
+                    Next::HandlerAfterRseq
+                };
+                if let Some(next) = take_traced(task, shared, own, caught, handler) {
+                    return next;
+                }
             } else if let Some(next) = take_with_rseq(task, shared, own, caught) {
                 return next;
             }
@@ -153,6 +167,21 @@ fn take(
         return Some(Next::Nothing);
     };
     pending.take(sig, &mut caught.info);
+    act(task, shared, own, caught, handler)
+}
+
+/// Begins to do what the process does on the signal in `caught`, which was taken. If it has a handler, puts
+/// that into `caught` and returns `handler`. Else carries out the default action and returns `None`.
+#[inline(always)]
+fn act(
+    task: &CurrentTask,
+    shared: IrqSpinGuard<'_, ProcessSignals>,
+    mut own: InnerGuard<'_, TaskSignals>,
+    caught: &mut Caught,
+    handler: Next,
+) -> Option<Next> {
+    let sig = caught.info.signal();
+    let blocked = own.blocked;
     let action = &mut caught.action;
     let handled = {
         let mut table = shared.actions.table.lock_under(&shared);
@@ -197,6 +226,43 @@ fn take(
     None
 }
 
+/// [`take`] for a thread that is traced: its tracer sees the signal first.
+#[cold]
+#[inline(never)]
+fn take_traced<'a>(
+    task: &'a CurrentTask,
+    mut shared: IrqSpinGuard<'a, ProcessSignals>,
+    mut own: InnerGuard<'a, TaskSignals>,
+    caught: &mut Caught,
+    handler: Next,
+) -> Option<Next> {
+    let blocked = own.blocked;
+    let ready = own.pending.set().minus(blocked);
+    let pending = match ready.is_empty() {
+        true => &mut shared.pending,
+        false => &mut own.pending,
+    };
+    let Some(sig) = pending.next(blocked) else {
+        send::recalculate(task, &shared, &own);
+        return Some(Next::Nothing);
+    };
+    pending.take(sig, &mut caught.info);
+    if sig != super::SIGKILL {
+        // A `SIGCONT` during the stop cancels the stop of the process.
+        shared.stop_dequeued = true;
+        drop((own, shared));
+        if caught.info.may_be_awaited() {
+            crate::task::timers::signal_taken(&mut caught.info);
+        }
+        if !ptrace::before_delivery(task, &mut caught.info) {
+            return None;
+        }
+        shared = task.process.signals.lock();
+        own = task.signals.lock_under(&shared);
+    }
+    act(task, shared, own, caught, handler)
+}
+
 /// [`take`] for a thread whose `struct rseq` may need work before the handler.
 #[cold]
 #[inline(never)]
@@ -219,7 +285,8 @@ fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignal
         // Core files are not written, so the wait status does not report one.
         exit::exit_group_by_signal(exit::status_of_signal(sig, false));
     }
-    shared.stop_dequeued = true;
+    // For a tracee, that was when its tracer was told of the signal.
+    shared.stop_dequeued |= !task.trace.is_traced();
     drop(shared);
     if sig == SIGSTOP || !crate::task::exit::is_orphaned(&task.process.group(), None) {
         stop::begin(task, sig);

@@ -145,6 +145,12 @@ impl SigInfo {
     pub fn may_be_awaited(&self) -> bool {
         self.words[ERRNO] == AWAITED
     }
+    /// [`Self::settle`] for what is still pending.
+    pub fn settle_if_awaited(&mut self) {
+        if self.may_be_awaited() {
+            self.settle();
+        }
+    }
     /// Makes it what programs may see.
     pub fn settle(&mut self) {
         self.words[ERRNO] = 0;

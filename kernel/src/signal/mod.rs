@@ -28,12 +28,12 @@ pub use deliver::{Areas, deliver_pending, set_mask, sigreturn};
 pub use frame::{Delivery, Restored, vdso_sigreturn};
 pub use info::{SigInfo, parse_signal};
 pub use pending::{Pending, Queued};
-pub(crate) use send::kill_threads;
 pub use send::{
     charge_to_user, end_by, force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many,
-    itimer_to_process, keep_sent_to_many, queue_to_member, queue_to_process, queue_to_task,
+    itimer_to_process, keep_sent_to_many, queue_to_member, queue_to_process, queue_to_task, send_forced,
     send_to_ended_leader, send_to_pgrp, send_to_process, send_to_task, timer_to_process, timer_to_task,
 };
+pub(crate) use send::{kill_threads, recalculate, wake};
 pub use set::*;
 pub use state::{
     Action, ActionFlags, Actions, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,

@@ -145,6 +145,10 @@ impl Pending {
             self.uncharge(1);
         }
     }
+    /// Details that are queued, by place.
+    pub fn nth(&self, n: usize) -> Option<SigInfo> {
+        self.queue.get(n).copied()
+    }
     /// Makes a signal pending without details (`SIGKILL` for the threads of a dying process).
     pub fn mark(&mut self, sig: u32) {
         self.set = self.set.with(sig);

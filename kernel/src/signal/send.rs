@@ -11,7 +11,7 @@ use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
 use crate::sync::IrqSpinGuard;
 use crate::task::user::QueuedSignals;
-use crate::task::{Process, Task, TaskFlags, exit, pid, rlimit};
+use crate::task::{Process, Task, TaskFlags, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
@@ -78,6 +78,11 @@ pub fn queue_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) -> Resu
 /// [`send_to_task`] with an error. `EAGAIN`: there is no room for a real-time signal.
 pub fn queue_to_task(task: &Arc<Task>, sig: u32, info: SigInfo) -> Result<(), Errno> {
     send(&task.process, Target::Task(task), sig, info, How::Ordinary).result()
+}
+
+/// Sends a signal to a thread that must arrive, whatever the process's actions and limits are.
+pub fn send_forced(task: &Arc<Task>, sig: u32, info: SigInfo) {
+    send(&task.process, Target::Task(task), sig, info, How::Forced);
 }
 
 /// [`queue_to_process`] for one of several processes: a process that one of its threads is just making, and
@@ -267,7 +272,16 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
                 threads.first().is_some_and(|task| is_blocked(&shared, task, sig))
             }
         };
-        if !blocked || sig == SIGKILL {
+        // A tracer sees ignored signals, too.
+        let traced = sig != SIGKILL
+            && match task {
+                Some(task) => task.trace.is_traced(),
+                None => {
+                    let threads = process.threads_under(&shared);
+                    threads.first().is_some_and(|task| task.trace.is_traced())
+                }
+            };
+        if !blocked && !traced || sig == SIGKILL {
             tell(&shared, events::Result::Ignored);
             return Sent::Dropped;
         }
@@ -311,7 +325,9 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
             // The thread that takes one of these would write the core file and tells what killed the program.
             && !SigSet::COREDUMP.has(sig)
             && chosen.is_some_and(|chosen| {
-                sig == SIGKILL || !chosen.signals.lock_under(&shared).real_blocked.has(sig)
+                sig == SIGKILL
+                    || !chosen.trace.is_traced()
+                        && !chosen.signals.lock_under(&shared).real_blocked.has(sig)
             });
         if !fatal && let Some(chosen) = chosen {
             wake(chosen, false);
@@ -412,8 +428,15 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
             {
                 let mut own = task.signals.lock();
                 own.pending.discard(SigSet::STOP);
-                own.besides.remove(Besides::STOP);
+                own.besides.remove(Besides::STOP | Besides::UNCOUNTED);
                 own.stopped = false;
+                if task.trace.is_traced() && task.trace.options().contains(ptrace::Options::SEIZED) {
+                    ptrace::notify(task, &mut own, true);
+                }
+            }
+            if task.trace.is_traced() {
+                // Only one that listens goes on.
+                sched::wake_task(task, TaskState::TRACED);
             }
             if stopping || was_stopped {
                 task.info.work.set(ThreadFlags::SIGPENDING);
@@ -436,8 +459,12 @@ pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
             {
                 let mut own = task.signals.lock();
                 own.pending.mark(SIGKILL);
-                own.besides.remove(Besides::STOP);
+                own.besides
+                    .remove(Besides::STOP | Besides::UNCOUNTED | Besides::TRAP);
                 own.stopped = false;
+                if task.trace.is_traced() {
+                    ptrace::kills(task);
+                }
             }
             task.killed.store(true, core::sync::atomic::Ordering::Relaxed);
             wake(task, true);
@@ -477,10 +504,10 @@ fn kick(task: &Task) {
 
 /// Sets or clears `SIGPENDING` of the running thread as its signals say. Both locks are held.
 #[inline]
-pub(super) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
+pub(crate) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
     let deliverable = own.pending.set().or(shared.pending.set()).minus(own.blocked);
     if deliverable.is_empty()
-        && !own.besides.contains(Besides::STOP)
+        && !own.besides.intersects(Besides::STOP | Besides::TRAP)
         && shared.untold == StopNews::None
         && shared.group_exit.is_none()
         && shared.exec.is_none()

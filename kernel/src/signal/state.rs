@@ -135,6 +135,12 @@ bitflags! {
         /// Before a handler, look at the thread's longer `struct rseq`; needed only if it was interrupted in
         /// user mode.
         const RSEQ = 4;
+        /// It is traced: its tracer sees its signals first.
+        const TRACED = 8;
+        /// Stop for its tracer, other than for a signal.
+        const TRAP = 16;
+        /// The stop of its process does not wait for it ([`Besides::STOP`]).
+        const UNCOUNTED = 32;
     }
 }
 

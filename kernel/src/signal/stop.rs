@@ -6,7 +6,7 @@ use super::{
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
-use crate::task::{CurrentTask, Process, Task, TaskFlags};
+use crate::task::{CurrentTask, Process, Task, TaskFlags, ptrace};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
 
@@ -31,6 +31,11 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
                         continue;
                     }
                     own.besides.insert(Besides::STOP);
+                    own.besides.remove(Besides::UNCOUNTED);
+                    if other.trace.is_traced() && other.trace.options().contains(ptrace::Options::SEIZED) {
+                        ptrace::notify(other, &mut own, true);
+                        sched::wake_task(other, TaskState::TRACED);
+                    }
                 }
                 remaining += 1;
                 if !Arc::ptr_eq(other, task) {
@@ -39,18 +44,29 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
             }
         });
         shared.stop_remaining = remaining;
+        if task.trace.is_traced() {
+            // It stops for its tracer, as the next thing that it does.
+            ptrace::notify(task, &mut task.signals.lock_under(&shared), false);
+            return;
+        }
         take_part(task, shared);
     }
 }
 
 /// This thread stops because its process is stopping. Returns when it continues or is killed.
 pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>) {
-    {
+    let counted = {
         let mut own = task.signals.lock();
-        own.besides.remove(Besides::STOP);
+        if task.trace.is_traced() {
+            ptrace::notify(task, &mut own, false);
+            return;
+        }
+        let counted = !own.besides.contains(Besides::UNCOUNTED);
+        own.besides.remove(Besides::STOP | Besides::UNCOUNTED);
         own.stopped = true;
-    }
-    let complete = count_stopped(&mut shared);
+        counted
+    };
+    let complete = if counted { count_stopped(&mut shared) } else { None };
     drop(shared);
     if let Some(sig) = complete {
         tell_parent(&task.process, StopNews::Stopped(sig));
@@ -78,7 +94,7 @@ pub(crate) fn join(maker: &Task, new: &Task, shared: &mut ProcessSignals) {
 }
 
 /// One more thread has stopped. Returns the stop signal if it was the last one.
-fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
+pub(crate) fn count_stopped(shared: &mut ProcessSignals) -> Option<u32> {
     shared.stop_remaining = shared.stop_remaining.saturating_sub(1);
     let sig = shared.stop_signal?;
     if shared.stop_remaining == 0 && !shared.stopped {
@@ -98,8 +114,8 @@ pub(crate) fn leave(task: &CurrentTask) {
         // this thread for is handed to another below.
         task.set_flags(TaskFlags::EXITING);
         let mut own = task.signals.lock();
-        let pending = own.besides.contains(Besides::STOP);
-        own.besides.remove(Besides::STOP);
+        let pending = own.besides & (Besides::STOP | Besides::UNCOUNTED) == Besides::STOP;
+        own.besides.remove(Besides::STOP | Besides::UNCOUNTED);
         let taken = SigSet(!own.blocked.0);
         drop(own);
         send::retarget(task, &shared, taken);
@@ -108,6 +124,18 @@ pub(crate) fn leave(task: &CurrentTask) {
     if let Some(sig) = complete {
         tell_parent(&task.process, StopNews::Stopped(sig));
     }
+}
+
+/// The running thread `task`, which is traced, was the last one of its process to stop: tells the parent,
+/// unless that traces it, and so knows.
+#[cold]
+pub(crate) fn tell_real_parent(task: &CurrentTask, sig: u32) {
+    let tracer = task.trace.tracer().map(|tracer| tracer.process.clone());
+    let parent = task.process.parent();
+    if tracer.is_some() && tracer.map(|process| process.tgid) == parent.map(|process| process.tgid) {
+        return;
+    }
+    tell_parent(&task.process, StopNews::Stopped(sig));
 }
 
 /// Tells the parent that its child stopped or continued. May sleep.

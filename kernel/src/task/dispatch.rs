@@ -63,6 +63,13 @@ impl UserDispatch {
         Ok(())
     }
 
+    /// Mode, selector, first address and length of the range, as a tracer reads them.
+    pub fn choice(&self, task: &Task) -> [usize; 4] {
+        let on = task.info.work.syscall_work().contains(SyscallWork::USER_DISPATCH);
+        let [selector, from, len] = [&self.selector, &self.from, &self.len].map(|word| word.load(Relaxed));
+        [if on { EXCLUSIVE_ON } else { OFF }, selector, from, len]
+    }
+
     /// For exec by `task`, the running thread: off. (A new thread starts so.)
     pub fn forget(&self, task: &Task) {
         task.info.work.clear_syscall_work(SyscallWork::USER_DISPATCH);

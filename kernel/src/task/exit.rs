@@ -1,9 +1,10 @@
 //! The end of threads and processes.
 
 use super::access::may_signal;
-use super::process::{Number, TREE, init_process, keep_faults};
+use super::process::{ChildNode, Number, TREE, init_process, keep_faults};
 use super::session::{ProcessGroup, Session};
-use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, user};
+use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, ptrace, user};
+use crate::rcu::Former;
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
 use crate::sync::{Once, SpinGuard};
@@ -64,7 +65,13 @@ pub fn when_threads_end(told: fn(&Task)) {
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
+    if task.trace.is_traced() {
+        ptrace::event(ptrace::Event::Exit, status as usize);
+    }
     signal::stop::leave(&task);
+    if task.flags().contains(TaskFlags::TRACER) {
+        ptrace::tracer_ends(&task);
+    }
     // The list of threads would not tell: two threads that end at the same time are both still in it.
     let last = task.process.thread_ends();
     if last && task.process.is_init() {
@@ -78,11 +85,18 @@ pub fn exit_thread(status: i32) -> ! {
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
     task.drop_io();
-    user::uncharge(task.creds().uid);
+    // A thread that its tracer has to wait for is counted until then.
+    let waited_for = task.trace.is_traced() && task.tid() != task.process.tgid;
+    if !waited_for {
+        user::uncharge(task.creds().uid);
+    }
     if let Some(told) = TOLD.get() {
         told(&task);
     }
-    leave_process(&task, status);
+    let kept = leave_process(&task, status);
+    if waited_for && !kept {
+        user::uncharge(task.creds().uid);
+    }
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);
     sched::end_thread()
 }
@@ -133,18 +147,28 @@ fn release_mm(task: &Arc<Task>) {
 /// Processes that no parent waits for. Their nodes in their parents' trees hold them until they are dropped.
 type Gone = Spare<Number, Arc<Process>>;
 
-/// Takes the thread out of its process. If it was the last one, ends the process.
-fn leave_process(task: &Arc<Task>, status: i32) {
+/// Takes the thread out of its process. If it was the last one, ends the process. Returns whether its tracer
+/// is to wait for it.
+fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     let process = &task.process;
     let mut gone = Gone::new();
     let (last, number);
+    let mut keeps_number = false;
+    // Who is traced no longer.
+    let (mut traced, mut traced_leader) = (None, None);
     {
         let _tree = lock_without_exe(process);
+        let leader = task.tid() == process.tgid;
+        if task.trace.is_traced() && !leader {
+            (keeps_number, traced) = ptrace::thread_ends(task);
+        }
         // Comes before any other thread can see it gone: a parent that has waited for the process finds
         // nothing under its number, and a thread in exec that waits for the others can take over the leader's
         // number.
-        number = pid::forget_task(task.tid());
-        let leader = task.tid() == process.tgid;
+        number = match keeps_number {
+            true => Former::nothing(),
+            false => pid::forget_task(task.tid()),
+        };
         if leader {
             *process.remains.lock() = Some((task.comm(), task.creds()));
             process.exit_code.store(status, Ordering::Relaxed);
@@ -156,7 +180,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
             threads.is_empty()
         });
         if last {
-            end_process(process, &mut gone);
+            end_process(process, &mut gone, &mut traced_leader);
         } else {
             if task.flags().contains(TaskFlags::HAS_CHILDREN) {
                 leave_children(task);
@@ -165,7 +189,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
             process.exit_wait.wake_all();
         }
     }
-    drop(number);
+    drop((number, traced, traced_leader));
     // These may be the last references. They are dropped without the tree lock.
     while let Some(process) = gone.pop() {
         crate::fs::procfs::process_gone(process.range().value.tgid);
@@ -173,6 +197,7 @@ fn leave_process(task: &Arc<Task>, status: i32) {
     if last {
         crate::task::timers::ended(process);
     }
+    keeps_number
 }
 
 /// Locks [`TREE`]. If the running thread is the last of its process, the process no longer holds its
@@ -191,7 +216,7 @@ fn lock_without_exe(process: &Process) -> SpinGuard<'static, ()> {
 }
 
 /// The last thread has ended. [`TREE`] is locked. Processes that no parent waits for are added to `gone`.
-fn end_process(process: &Arc<Process>, gone: &mut Gone) {
+fn end_process(process: &Arc<Process>, gone: &mut Gone, traced: &mut Option<ptrace::Tracee>) {
     if let Some(status) = process.signals.lock().group_exit {
         process.exit_code.store(status, Ordering::Relaxed);
     }
@@ -206,24 +231,98 @@ fn end_process(process: &Arc<Process>, gone: &mut Gone) {
         hang_up_if_orphaned(&group, process, Some(parent));
     }
     process.set_exit_state(ExitState::Zombie);
+    let mut waits = false;
+    if process.tracer.load(Ordering::Relaxed) != 0 {
+        (waits, *traced) = ptrace::tell_tracer_of_exit(process);
+    }
+    if !waits && let Some(Reaped::Process(child)) = report_end(process) {
+        gone.push(child);
+    }
+    process.exit_wait.wake_all();
+}
+
+/// Something for which nobody waits any more; dropped with [`finish`].
+pub(super) enum Reaped {
+    /// A process, with its node in its parent's tree.
+    Process(ChildNode),
+    /// A thread, with its number, that is counted for this user.
+    Thread(Former<Task>, u32),
+}
+
+/// Drops it, with no lock held.
+pub(super) fn finish(gone: Option<Reaped>) {
+    match gone {
+        Some(Reaped::Process(node)) => crate::fs::procfs::process_gone(node.range().value.tgid),
+        Some(Reaped::Thread(number, uid)) => {
+            user::uncharge(uid);
+            drop(number);
+        }
+        None => {}
+    }
+}
+
+/// `process` has ended: tells its parent. Returns it if the parent does not want to wait for it. [`TREE`] is
+/// locked.
+pub(super) fn report_end(process: &Arc<Process>) -> Option<Reaped> {
+    let parent = process.parent();
     let reap = match &parent {
         Some(parent) => tell_parent_of_exit(process, parent),
         None => true,
     };
-    if reap {
-        process.set_exit_state(ExitState::Dead);
-        let child = parent.and_then(|parent| parent.family().children.remove(process.place()));
-        bury(process);
-        if let Some(child) = child {
-            gone.push(child);
-        }
+    if !reap {
+        return None;
     }
-    process.exit_wait.wake_all();
+    process.set_exit_state(ExitState::Dead);
+    let child = parent.and_then(|parent| parent.family().children.remove(process.place()));
+    bury(process);
+    child.map(Reaped::Process)
+}
+
+/// Whether a process does not wait for its children.
+pub(super) fn ignores_children(process: &Process) -> bool {
+    let action = process.signals.lock().actions.get(SIGCHLD);
+    action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT)
+}
+
+/// `process`, whose leader is traced, has ended: tells the tracer's process. Returns whether that does not
+/// wait for it.
+pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) -> bool {
+    let own = process
+        .parent()
+        .is_some_and(|parent| Arc::ptr_eq(&parent, tracer));
+    let sig = match own {
+        true => process.exit_signal.load(Ordering::Relaxed),
+        false => SIGCHLD as i32,
+    };
+    tell_of_exit(process, tracer, sig)
+}
+
+/// The traced thread `task` has ended: tells its tracer's process.
+pub(super) fn tell_of_thread(task: &Arc<Task>, tracer: &Arc<Process>) {
+    if tracer.signals.lock().actions.get(SIGCHLD).handler != IGNORE {
+        let status = thread_status(task);
+        let (code, value) = explain(status);
+        let usage = Usage::of_task(task);
+        let (user, system) = (usage.user_ticks(), usage.system_ticks());
+        let info = SigInfo::child(code, task.tid(), task.creds().uid, value, user, system);
+        signal::send_to_process(tracer, SIGCHLD, info);
+    }
+    tracer.child_wait.wake_all();
+}
+
+/// The wait status of a thread that has ended.
+pub(super) fn thread_status(task: &Task) -> i32 {
+    let group = task.process.signals.lock().group_exit;
+    group.unwrap_or_else(|| task.exit_code.load(Ordering::Relaxed))
 }
 
 /// Sends the parent its signal. Returns whether the parent ignores it, so that the process is reaped at once.
 fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
     let sig = process.exit_signal.load(Ordering::Relaxed);
+    tell_of_exit(process, parent, sig)
+}
+
+fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) -> bool {
     let mut reap = false;
     // `clone` accepts numbers that are not signals.
     let mut send = (1..=signal::NSIG as i32).contains(&sig);
@@ -294,7 +393,8 @@ fn reparent_children(process: &Arc<Process>, gone: &mut Gone) {
         tell_of_parents_death(&child);
         // The child chose its signal for its old parent.
         child.exit_signal.store(SIGCHLD as i32, Ordering::Relaxed);
-        if child.exit_state() == ExitState::Zombie && tell_parent_of_exit(&child, &reaper) {
+        let zombie = child.exit_state() == ExitState::Zombie && child.tracer.load(Ordering::Relaxed) == 0;
+        if zombie && tell_parent_of_exit(&child, &reaper) {
             child.set_exit_state(ExitState::Dead);
             bury(&child);
             gone.push(node);

@@ -4,7 +4,7 @@ use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, seccomp, user};
+use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
 use crate::arch::{self, frame::Frame, switch::Context};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
@@ -341,8 +341,17 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         true => Some(NewPidfd::new(&parent, &task, args.pidfd)?),
         false => None,
     };
+    let (mut event, mut traced) = (None, false);
+    if parent.trace.is_traced() {
+        event = ptrace::fork_event(&parent, flags, args.exit_signal);
+        traced = event.is_some() || flags.contains(F::PTRACE);
+        ptrace::room_for_child(&parent)?;
+    }
     publish(&parent, &task, flags)?;
     core::mem::forget(undo);
+    if traced {
+        ptrace::inherit(&parent, &task);
+    }
     super::events::may_trace_calls(&task);
     super::events::forked(&parent, &task, flags.bits());
     if let Some(pidfd) = pidfd {
@@ -354,12 +363,18 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         let _ = UserPtr::<i32>::new(args.parent_tid).write(tid);
     }
     sched::wake_new_task(&task);
+    if let Some(event) = event {
+        ptrace::event(event, tid as usize);
+    }
     if let Some(vfork) = vfork {
         drop(task);
         // Only a fatal signal ends this wait early, and then nobody needs the result.
         let _ = vfork
             .wait
             .wait_until_killable(|| vfork.done.load(Ordering::Acquire));
+        if parent.trace.is_traced() {
+            ptrace::event(ptrace::Event::VforkDone, tid as usize);
+        }
     }
     Ok(tid as usize)
 }

@@ -16,6 +16,7 @@ pub mod oom;
 pub mod pid;
 pub mod pidfd;
 pub mod process;
+pub mod ptrace;
 pub mod returns;
 pub mod rlimit;
 pub mod seccomp;

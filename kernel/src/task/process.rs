@@ -12,7 +12,7 @@ use crate::fs::File;
 use crate::mm::reserve::room_behind;
 use crate::sched::WaitQueue;
 use crate::signal::{Actions, ProcessSignals};
-use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock, SpinLock};
+use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock, Mutex, SpinLock};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -200,6 +200,16 @@ pub struct Process {
     pub real_uid: AtomicU32,
     /// The saved user id, likewise.
     pub saved_uid: AtomicU32,
+    /// Those whom its threads trace, those included that have ended and not been waited for. Changes under
+    /// [`TREE`].
+    pub(super) tracees: SpinLock<Vec<super::ptrace::Tracee>>,
+    /// Whether there ever were any. Mostly not, which can be seen without the lock.
+    pub(super) traces: AtomicBool,
+    /// The id of the process that traces its leader; 0 for none. Changes under [`TREE`].
+    pub(super) tracer: AtomicI32,
+    /// Held while it begins a program, from when the program's rights are decided until they are its own, and
+    /// by who attaches to trace it.
+    pub(super) begins: Mutex<()>,
     /// The leader's name and credentials at its end. `/proc` shows them until a parent has waited.
     pub remains: SpinLock<Option<([u8; 16], Arc<Creds>)>>,
 }
@@ -253,6 +263,10 @@ impl Process {
             rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
             saved_uid: AtomicU32::new(0),
+            tracees: SpinLock::new(Vec::new()),
+            traces: AtomicBool::new(false),
+            tracer: AtomicI32::new(0),
+            begins: Mutex::new(()),
             remains: SpinLock::new(None),
         })
     }

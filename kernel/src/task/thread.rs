@@ -39,6 +39,8 @@ bitflags! {
         const HAS_CHILDREN = 1 << 8;
         /// Looks for a mount that is to expire (`MNT_EXPIRE`).
         const EXPIRES_MOUNT = 1 << 9;
+        /// It has traced others, and may still.
+        const TRACER = 1 << 10;
     }
 }
 
@@ -163,6 +165,8 @@ pub struct Task {
     pub seccomp: super::seccomp::Seccomp,
     /// Its choice of which calls become signals.
     pub dispatch: super::dispatch::UserDispatch,
+    /// Who traces it, and its stops for that.
+    pub trace: super::ptrace::Trace,
 }
 
 /// What a new thread is made of. What it shares with its parent is an `Arc` of the same object.
@@ -237,6 +241,7 @@ impl Task {
             minor_faults: AtomicUsize::new(0),
             seccomp: super::seccomp::Seccomp::new(),
             dispatch: super::dispatch::UserDispatch::new(),
+            trace: super::ptrace::Trace::new(),
         })
     }
 

@@ -1,7 +1,8 @@
 //! Waiting for children.
 
-use super::exit::{bury, explain};
+use super::exit::{self, bury, explain};
 use super::process::TREE;
+use super::ptrace::{self, Tracee};
 use super::{ExitState, Process, Usage, current};
 use crate::signal::{SIGCHLD, SIGCONT, StopNews, info::code};
 use alloc::sync::Arc;
@@ -132,6 +133,8 @@ fn eligible(child: &Arc<Process>, which: &Which, options: WaitOptions, first: i3
 /// Looks at all children once. It is the condition of a wait queue, so it takes only spinlocks.
 fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
     let mut dead = None;
+    // Declared before the lock, and so dropped behind it.
+    let mut left = Left::default();
     let found = {
         let _tree = TREE.lock();
         let first = match options.contains(WaitOptions::NOTHREAD) {
@@ -148,10 +151,17 @@ fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
                 continue;
             }
             any = true;
-            if let Some(report) = examine(child, options) {
+            if let Some(report) = examine(child, options, process.tgid) {
                 found = Some((child.place(), report));
                 break;
             }
+        }
+        if found.is_none() && process.traces.load(Ordering::Relaxed) {
+            drop(family);
+            if let Some(report) = look_at_tracees(process, which, options, &mut any, &mut left) {
+                return Look::Found(report);
+            }
+            family = process.family();
         }
         match found {
             None if any => return Look::Nothing,
@@ -178,10 +188,120 @@ fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
     Look::Found(found)
 }
 
-/// What there is to report of one child.
-fn examine(child: &Arc<Process>, options: WaitOptions) -> Option<Report> {
+/// What is dropped when [`TREE`] is no longer locked.
+#[derive(Default)]
+struct Left {
+    tracee: Option<Tracee>,
+    gone: Option<exit::Reaped>,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.tracee = None;
+        exit::finish(self.gone.take());
+    }
+}
+
+/// Looks at those whom threads of `process` trace. `any`: whether there is anybody to wait for. [`TREE`] is
+/// locked.
+fn look_at_tracees(
+    process: &Arc<Process>,
+    which: &Which,
+    options: WaitOptions,
+    any: &mut bool,
+    left: &mut Left,
+) -> Option<Report> {
+    let mut list = process.tracees.lock();
+    if list.is_empty() {
+        return None;
+    }
+    let me = current();
+    let mut found = None;
+    for (at, tracee) in list.iter().enumerate() {
+        let target = &tracee.task.process;
+        let chosen = match which {
+            Which::Any => true,
+            Which::Pid(pid) => tracee.task.tid() == *pid,
+            Which::Group(group) => target.pgrp() == *group,
+            Which::Process(process) => Arc::ptr_eq(process, target) && tracee.task.tid() == target.tgid,
+        };
+        if !chosen || options.contains(WaitOptions::NOTHREAD) && !tracee.is_of(&me) {
+            continue;
+        }
+        *any = true;
+        if let Some(report) = examine_tracee(tracee, options) {
+            found = Some((at, report));
+            break;
+        }
+    }
+    let (at, report) = found?;
+    let ended = report.code != code::CLD_TRAPPED;
+    if !ended || options.contains(WaitOptions::NOWAIT) {
+        return Some(report);
+    }
+    let tracee = ptrace::reap(&mut list, at);
+    drop(list);
+    let target = &tracee.task.process;
+    if tracee.ended {
+        left.gone = Some(ptrace::ended_thread(&tracee.task));
+    } else if target
+        .parent()
+        .is_some_and(|parent| Arc::ptr_eq(&parent, process))
+    {
+        let node = process.family().children.remove(target.place());
+        target.set_exit_state(ExitState::Dead);
+        bury(target);
+        process.dead_children.lock().add(&report.usage);
+        left.gone = node.map(exit::Reaped::Process);
+    } else {
+        left.gone = exit::report_end(target);
+    }
+    left.tracee = Some(tracee);
+    Some(report)
+}
+
+/// What there is to report of a tracee.
+fn examine_tracee(tracee: &Tracee, options: WaitOptions) -> Option<Report> {
+    let task = &tracee.task;
+    let process = &task.process;
+    let ended = |status| {
+        let (code, value) = explain(status);
+        let found = report(process, status, code, value);
+        options.contains(WaitOptions::EXITED).then_some(found)
+    };
+    if tracee.ended {
+        let found = ended(exit::thread_status(task))?;
+        return Some(Report {
+            pid: task.tid(),
+            usage: Usage::of_task(task),
+            ..found
+        });
+    }
+    if process.exit_state() != ExitState::Alive {
+        return ended(process.exit_code.load(Ordering::Relaxed));
+    }
+    let stop = {
+        let _shared = process.signals.lock();
+        let news = task.trace.state().news(!options.contains(WaitOptions::NOWAIT));
+        news?
+    };
+    let found = report(process, stop << 8 | 0x7f, code::CLD_TRAPPED, stop);
+    Some(Report {
+        pid: task.tid(),
+        ..found
+    })
+}
+
+/// What there is to report of one child of the process with the id `parent`.
+fn examine(child: &Arc<Process>, mut options: WaitOptions, parent: i32) -> Option<Report> {
+    let tracer = child.tracer.load(Ordering::Relaxed);
+    if tracer == parent {
+        // It is waited for as a tracee.
+        options.remove(WaitOptions::STOPPED);
+    }
     if child.exit_state() == ExitState::Zombie {
-        if !options.contains(WaitOptions::EXITED) {
+        // A tracer comes first.
+        if !options.contains(WaitOptions::EXITED) || tracer != 0 {
             return None;
         }
         let status = child.exit_code.load(Ordering::Relaxed);

@@ -8,7 +8,8 @@ use crate::sync::lockdep;
 use crate::tracepoint;
 use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{
-    CallWork, Cause, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork, WorkWords,
+    CallWork, Cause, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork, TraceVerdict,
+    WorkWords,
 };
 use limen_linux_abi::Errno;
 
@@ -203,6 +204,15 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     }
     fn user_dispatch_rolled_back(&self) -> bool {
         crate::filter::dispatch::take_rolled_back()
+    }
+    fn trace_enter(&self, frame: &mut Frame) -> TraceVerdict {
+        match crate::task::ptrace::call_enter(frame) {
+            true => TraceVerdict::Continue,
+            false => TraceVerdict::Skip,
+        }
+    }
+    fn trace_exit(&self, frame: &mut Frame, step: bool) {
+        crate::task::ptrace::call_exit(frame, step);
     }
     #[inline(always)]
     fn seccomp_always_allows(&self, frame: &Frame) -> bool {

@@ -79,6 +79,7 @@ pub mod patch;
 pub mod platform;
 #[path = "../arm_common/psci.rs"]
 mod psci;
+pub mod regset;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;

@@ -120,7 +120,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
 
 /// A user-supplied processor state made safe. `false` if it asked for what it may not have; then only what
 /// user mode may choose is left.
-fn sanitize_psr(cpsr: usize) -> (usize, bool) {
+pub(super) fn sanitize_psr(cpsr: usize) -> (usize, bool) {
     if cpsr & (PSR_MODE_MASK | PSR_I) == PSR_USER {
         return (cpsr & !(PSR_F | PSR_A), true);
     }

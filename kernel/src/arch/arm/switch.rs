@@ -47,10 +47,10 @@ pub struct Context {
     /// r6 and r11; what else lives across a switch the compiler keeps on the stack.
     kept: [usize; 2],
     /// `TPIDRURO`: the thread pointer.
-    tls: usize,
+    pub(super) tls: usize,
     /// Where it goes on.
     pub resume: Resume,
-    float: Float<FpState>,
+    pub(super) float: Float<FpState>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
 }

@@ -68,6 +68,7 @@ pub mod platform;
 #[path = "../arm_common/psci.rs"]
 mod psci;
 mod refuse;
+pub mod regset;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;

@@ -39,10 +39,10 @@ pub struct Context {
     kept: [usize; 2],
     sp: usize,
     /// `TPIDR_EL0`.
-    tls: usize,
+    pub(super) tls: usize,
     /// Where it goes on.
     pub resume: Resume,
-    float: Float<FpState>,
+    pub(super) float: Float<FpState>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
 }

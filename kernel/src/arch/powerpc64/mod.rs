@@ -72,6 +72,7 @@ mod pci;
 mod pid;
 pub mod platform;
 mod radix;
+pub mod regset;
 mod rtas;
 pub mod serial;
 pub mod signal;

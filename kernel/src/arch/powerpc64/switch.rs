@@ -59,13 +59,13 @@ pub struct Context {
     /// Where it goes on.
     pub resume: Resume,
     /// `VRSAVE`, data stream control, target address and priority.
-    vrsave: usize,
+    pub(super) vrsave: usize,
     dscr: usize,
     tar: usize,
     ppr: usize,
     /// The thread's frame of user registers; null if it never has one (idle).
     frame: *mut Frame,
-    float: Float<FpState>,
+    pub(super) float: Float<FpState>,
 }
 
 // SAFETY: the frame is on the thread's own stack, and only whoever may touch the context follows the pointer.

@@ -33,6 +33,7 @@ mod page;
 pub mod patch;
 pub mod platform;
 mod pvh;
+pub mod regset;
 pub mod serial;
 pub mod signal;
 pub mod sites;

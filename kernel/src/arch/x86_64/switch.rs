@@ -7,6 +7,7 @@ use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use core::arch::asm;
 use core::mem::offset_of;
+use limen_linux_abi::Errno;
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
 /// touches it.
@@ -293,6 +294,44 @@ impl Context {
         if self.segments & SEGMENT_GS != 0 {
             self.gs_base = 0;
         }
+    }
+
+    /// Bases of FS and GS of a thread that sleeps.
+    pub(super) fn bases(&self) -> [usize; 2] {
+        [self.fs_base, self.gs_base]
+    }
+
+    /// Its selectors in DS, ES, FS and GS, 16 bits each from the lowest.
+    pub(super) fn selectors(&self) -> u64 {
+        self.segments
+    }
+
+    /// Gives a thread that sleeps others: user addresses, and selectors that can be loaded.
+    pub(super) fn set_bases(&mut self, fs_base: usize, gs_base: usize, selectors: u64) {
+        (self.fs_base, self.gs_base, self.segments) = (fs_base, gs_base, selectors);
+    }
+
+    /// Runs `f` with the floating-point area of a thread that sleeps, a user's.
+    pub(super) fn float_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        let area = self.float.kept().0;
+        if area == 0 {
+            return f(&[]);
+        }
+        // SAFETY: the thread's area, which nobody uses while it sleeps.
+        f(unsafe { core::slice::from_raw_parts(area as *const u8, fpu::area_size()) })
+    }
+
+    /// Runs `f` with that area, to be changed into another valid one.
+    pub(super) fn change_float_bytes(
+        &mut self,
+        f: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let area = self.float.replace().0;
+        if area == 0 {
+            return Err(Errno::EIO);
+        }
+        // SAFETY: a user thread's area, which nobody uses while it sleeps.
+        f(unsafe { core::slice::from_raw_parts_mut(area as *mut u8, fpu::area_size()) })
     }
 
     /// The running thread's FS base becomes `base`, a user address, without a selector. The context is its

@@ -243,9 +243,11 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let tid = subject.number;
     let _ = writeln!(
         out,
-        "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0",
+        "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t{}",
         process.tgid,
-        process.ppid.load(Relaxed)
+        process.ppid.load(Relaxed),
+        task.and_then(|t| t.trace.tracer())
+            .map_or(0, |tracer| tracer.tid())
     );
     let c = subject.creds();
     let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);

@@ -7,7 +7,7 @@ use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, cap, securebits};
 use crate::task::process::TREE;
-use crate::task::{CurrentTask, TaskFlags, current, exit, pid, unshare};
+use crate::task::{CurrentTask, TaskFlags, current, exit, pid, ptrace, unshare};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -29,6 +29,8 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     let old_pid = task.tid();
     let vdso = vdso::map(&image.mm)?;
     become_single(&task)?;
+    // Whoever begins to trace it sees the old program's rights, or the new one's.
+    let begins = task.process.begins.lock();
     // Only now: until then another thread could give this one filters and `no_new_privs`
     // (`SECCOMP_FILTER_FLAG_TSYNC`), and a set-id program must not run under filters of whom it does not
     // trust.
@@ -72,6 +74,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     }
     crate::task::user::transfer(old_creds.uid, creds.uid);
     task.set_creds(Arc::new(creds));
+    drop(begins);
     process
         .exit_signal
         .store(signal::SIGCHLD as i32, Ordering::Relaxed);
@@ -86,6 +89,9 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
             with_current_context(|context| context.reset_for_exec());
             *frame = Frame::new_user(image.start, sp);
             frame.forget_syscall();
+            if task.trace.is_traced() {
+                ptrace::exec(frame, old_pid);
+            }
         }
         Err(_) => signal::force_fatal(signal::SIGKILL),
     }
@@ -153,11 +159,13 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
     drop(shared);
     let tid = task.tid();
     if tid != process.tgid {
-        task.set_tid(process.tgid);
         // No other thread is left whose children they could be.
         let tree = TREE.lock();
+        let old = ptrace::leader_replaced(task);
+        task.set_tid(process.tgid);
         process.children().for_each(|child| child.set_creator(0));
         drop(tree);
+        drop(old);
         // Found under its new number before it is gone from the old one: no signal misses it.
         pid::register(task, true);
         drop(pid::forget_task(tid));
@@ -204,8 +212,10 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     // A program that acts as another than its real user does so no longer, and none gains capabilities.
     let acts_as_other = new.euid != old.uid || new.egid != old.gid;
     let gains = acts_as_other || new.permitted & !old.permitted != 0;
-    // Another process could move a privileged program's directories under it.
-    if gains && (no_new_privs || unshare::shares_fs(task)) {
+    let watched = !task.trace.may_gain();
+    // Another process could move a privileged program's directories under it, and a tracer that may not trace
+    // everybody must not come to trace a program with more rights.
+    if gains && (no_new_privs || watched || unshare::shares_fs(task)) {
         if no_new_privs || !old.capable(cap::SETUID) {
             new.euid = new.uid;
             new.egid = new.gid;

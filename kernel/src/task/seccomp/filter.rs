@@ -76,6 +76,12 @@ impl Filter {
         self.depth
     }
 
+    /// One of it and its ancestors, by place from the oldest.
+    pub fn at(self: &Arc<Self>, place: usize) -> Option<&Self> {
+        let mut all = Self::chain(Some(self));
+        all.find(|filter| filter.depth - 1 == place)
+    }
+
     /// Whether this is `other`, or was attached behind it.
     pub(super) fn descends_from(&self, other: &Self) -> bool {
         let mut at = self;

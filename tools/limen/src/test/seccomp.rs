@@ -15,31 +15,8 @@ const SUITE: (Source, &str) = (Source::Stable, "linux");
 /// How many seconds a test waits that needs a tracer: the suite's harness ends it then.
 const WAITS: u32 = 30;
 
-/// Tests of `seccomp_bpf` that fail: they need `ptrace` or namespaces of processes.
-const FAIL: [&str; 22] = [
-    "global.syscall_restart",
-    "global.get_metadata",
-    "global.user_notification_sibling_pid_ns",
-    "TRACE_poke.read_has_side_effects",
-    "TRACE_poke.getpid_runs_normally",
-    "TRACE_syscall.ptrace.negative_ENOSYS",
-    "TRACE_syscall.ptrace.syscall_allowed",
-    "TRACE_syscall.ptrace.syscall_redirected",
-    "TRACE_syscall.ptrace.syscall_errno",
-    "TRACE_syscall.ptrace.syscall_faked",
-    "TRACE_syscall.ptrace.kill_immediate",
-    "TRACE_syscall.ptrace.skip_after",
-    "TRACE_syscall.ptrace.kill_after",
-    "TRACE_syscall.seccomp.negative_ENOSYS",
-    "TRACE_syscall.seccomp.syscall_allowed",
-    "TRACE_syscall.seccomp.syscall_redirected",
-    "TRACE_syscall.seccomp.syscall_errno",
-    "TRACE_syscall.seccomp.syscall_faked",
-    "TRACE_syscall.seccomp.kill_immediate",
-    "TRACE_syscall.seccomp.skip_after",
-    "TRACE_syscall.seccomp.kill_after",
-    "O_SUSPEND_SECCOMP.setoptions",
-];
+/// Tests of `seccomp_bpf` that fail: they need namespaces of processes.
+const FAIL: [&str; 1] = ["global.user_notification_sibling_pid_ns"];
 /// Tests that are skipped: they need namespaces of users.
 const SKIPPED: usize = 2;
 
@@ -136,7 +113,7 @@ fn filters(context: &Context, arch: Arch) -> Result<Verdict> {
         bail!("{} passed, {} skipped\n{text}", said.passed, said.skipped);
     }
     Ok(Verdict::Passed(format!(
-        "Linux's seccomp_bpf: {} passed, {} skipped for want of namespaces, {} fail that need ptrace or such",
+        "Linux's seccomp_bpf: {} passed, {} skipped for want of namespaces, {} fail for want of others",
         said.passed,
         said.skipped,
         said.failed.len()

@@ -1,0 +1,125 @@
+//! Register sets for tracers: general registers (`user_pt_regs`), floating point, thread pointer, system call
+//! number.
+
+use super::frame::Frame;
+use super::signal::sanitize_pstate;
+use super::switch::Context;
+use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use limen_linux_abi::Errno;
+
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_ARM_TLS`, `NT_ARM_SYSTEM_CALL`.
+pub const SETS: &[RegisterSet] = &[
+    RegisterSet {
+        note: 1,
+        size: || WORDS * 8,
+        get: |frame, _, out| put_words(out, *frame.user_regs()),
+        set: set_general,
+    },
+    RegisterSet {
+        note: 2,
+        size: || FLOAT,
+        get: float,
+        set: set_float,
+    },
+    RegisterSet {
+        note: 0x401,
+        size: || 8,
+        get: |_, context, out| put_words(out, [context.tls]),
+        set: |_, context, from| {
+            context.tls = word(from, 0);
+            Ok(())
+        },
+    },
+    RegisterSet {
+        note: 0x404,
+        size: || 4,
+        get: |frame, _, out| out.copy_from_slice(&frame.syscallno.to_ne_bytes()),
+        set: |frame, _, from| {
+            let number = from.first_chunk().map_or(-1, |bytes| i32::from_ne_bytes(*bytes));
+            set_number(frame, number);
+            Ok(())
+        },
+    },
+];
+
+/// The requests' numbers: registers come as sets only.
+pub const REQUESTS: Requests = Requests {
+    sysemu: [31, 32],
+    sets: &[],
+    set_syscall: None,
+};
+
+const WORDS: usize = 34;
+/// Bytes of `user_fpsimd_state`.
+const FLOAT: usize = 528;
+
+fn set_general(frame: &mut Frame, _: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    let mut pstate = word(from, 33);
+    if !sanitize_pstate(&mut pstate) {
+        return Err(Errno::EINVAL);
+    }
+    frame.regs = core::array::from_fn(|n| word(from, n));
+    (frame.sp, frame.pc, frame.pstate) = (word(from, 31), word(from, 32), pstate);
+    Ok(())
+}
+
+fn float(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
+    out.fill(0);
+    let state = context.float.kept();
+    for (to, v) in out.chunks_exact_mut(16).zip(state.v) {
+        to.copy_from_slice(&v.to_ne_bytes());
+    }
+    out[512..516].copy_from_slice(&state.fpsr.to_ne_bytes());
+    out[516..520].copy_from_slice(&state.fpcr.to_ne_bytes());
+}
+
+fn set_float(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    let state = context.float.replace();
+    for (v, from) in state.v.iter_mut().zip(from.chunks_exact(16)) {
+        *v = from.first_chunk().map_or(0, |bytes| u128::from_ne_bytes(*bytes));
+    }
+    let [status, control] = [512, 516].map(|at: usize| {
+        let bytes = from.get(at..).and_then(|from| from.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    });
+    (state.fpsr, state.fpcr) = (status, control);
+    Ok(())
+}
+
+/// How many bytes of the `USER` area can be read; what no set has is zero.
+pub const USER_SIZE: usize = 0;
+
+/// The word of the `USER` area at byte `offset`: there is none.
+pub fn user_word(_: usize) -> Option<(usize, usize)> {
+    None
+}
+
+/// Whether the processor steps: it is not told to yet.
+pub fn stepping(_: &mut Frame, _: bool) -> Option<bool> {
+    None
+}
+
+/// At a stop at a system call x7 says whether it is the entry (0) or the exit (1).
+pub fn begin_stop(frame: &mut Frame, exit: bool) -> usize {
+    core::mem::replace(&mut frame.regs[7], usize::from(exit))
+}
+
+/// The end of that: x7 is what it was.
+pub fn end_stop(frame: &mut Frame, x7: usize) {
+    frame.regs[7] = x7;
+}
+
+/// The tracer may have changed the call: its first argument.
+pub fn changed_at_entry(frame: &mut Frame) {
+    frame.orig_x0 = frame.regs[0];
+}
+
+/// Another number of the system call.
+pub fn set_number(frame: &mut Frame, number: i32) {
+    frame.syscallno = number;
+}
+
+/// All arguments of a call that has not begun were set.
+pub fn arguments_set(frame: &mut Frame) {
+    frame.regs[0] = frame.orig_x0;
+}

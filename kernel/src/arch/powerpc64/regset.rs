@@ -1,0 +1,197 @@
+//! Register sets for tracers: general registers (`pt_regs`), floating point, vectors, the second halves of
+//! vector-scalar registers.
+
+use super::frame::Frame;
+use super::spr::{MSR_MATH, MSR_STEP};
+use super::switch::Context;
+use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use limen_linux_abi::Errno;
+
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`.
+pub const SETS: &[RegisterSet] = &[
+    RegisterSet {
+        note: 1,
+        size: || WORDS * 8,
+        get: general,
+        set: set_general,
+    },
+    RegisterSet {
+        note: 2,
+        size: || 33 * 8,
+        get: float,
+        set: set_float,
+    },
+    RegisterSet {
+        note: 0x100,
+        size: || 34 * 16,
+        get: vectors,
+        set: set_vectors,
+    },
+    RegisterSet {
+        note: 0x102,
+        size: || 32 * 8,
+        get: halves,
+        set: set_halves,
+    },
+];
+
+/// The requests' numbers.
+pub const REQUESTS: Requests = Requests {
+    sysemu: [29, 30],
+    sets: &[(12, 13, 0), (14, 15, 1), (18, 19, 2), (22, 23, 0), (27, 28, 3)],
+    set_syscall: None,
+};
+
+/// `ELF_NGREG`: the frame's first words, and room.
+const WORDS: usize = 48;
+/// Words of `pt_regs` by number.
+const MSR: usize = 33;
+const ORIG_GPR3: usize = 34;
+const TRAP: usize = 40;
+
+fn general(frame: &mut Frame, _: &mut Context, out: &mut [u8]) {
+    frame.complete();
+    let f = &*frame;
+    let more = [
+        f.nip,
+        f.msr,
+        f.orig_gpr3,
+        f.ctr,
+        f.link,
+        f.xer,
+        f.ccr,
+        f.softe,
+        f.trap & !1,
+        f.dar,
+        f.dsisr,
+        f.result,
+    ];
+    put_words(out, f.gpr.into_iter().chain(more));
+}
+
+fn set_general(frame: &mut Frame, _: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    frame.complete();
+    // A tracer that clears it wants the call not to be made again.
+    if frame.syscallno >= 0 && word(from, TRAP) & !0xf == 0 {
+        frame.forget_syscall();
+    }
+    frame.gpr = core::array::from_fn(|n| word(from, n));
+    frame.nip = word(from, 32) & !3;
+    frame.msr = frame.msr & !MSR_STEP | word(from, MSR) & MSR_STEP;
+    [frame.orig_gpr3, frame.ctr, frame.link, frame.xer, frame.ccr] =
+        core::array::from_fn(|n| word(from, ORIG_GPR3 + n));
+    frame.ccr &= 0xffff_ffff;
+    frame.changed = 1;
+    Ok(())
+}
+
+/// The upper half of a floating-point register's vector-scalar register, and the lower.
+fn parts(vs: u128) -> [u64; 2] {
+    [(vs >> 64) as u64, vs as u64]
+}
+
+fn float(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
+    let state = context.float.kept();
+    let registers = state.vs[..32].iter().map(|vs| parts(*vs)[0] as usize);
+    put_words(out, registers.chain([state.fpscr as usize]));
+}
+
+fn set_float(frame: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    frame.msr &= !MSR_MATH;
+    let state = context.float.replace();
+    for (n, vs) in state.vs[..32].iter_mut().enumerate() {
+        *vs = u128::from(word(from, n) as u64) << 64 | u128::from(parts(*vs)[1]);
+    }
+    state.fpscr = word(from, 32) as u64;
+    Ok(())
+}
+
+fn vectors(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
+    let vrsave = context.vrsave;
+    let state = context.float.kept();
+    let last = [state.vscr, u128::from(vrsave as u32)];
+    for (to, v) in out.chunks_exact_mut(16).zip(state.vs[32..].iter().chain(&last)) {
+        to.copy_from_slice(&v.to_ne_bytes());
+    }
+}
+
+fn set_vectors(frame: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    frame.msr &= !MSR_MATH;
+    let vector = |n: usize| {
+        let bytes = from.get(16 * n..).and_then(|from| from.first_chunk());
+        bytes.map_or(0, |bytes| u128::from_ne_bytes(*bytes))
+    };
+    let state = context.float.replace();
+    for (n, vs) in state.vs[32..].iter_mut().enumerate() {
+        *vs = vector(n);
+    }
+    state.vscr = vector(32);
+    context.vrsave = vector(33) as u32 as usize;
+    Ok(())
+}
+
+fn halves(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
+    let state = context.float.kept();
+    put_words(out, state.vs[..32].iter().map(|vs| parts(*vs)[1] as usize));
+}
+
+fn set_halves(frame: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    frame.msr &= !MSR_MATH;
+    let state = context.float.replace();
+    for (n, vs) in state.vs[..32].iter_mut().enumerate() {
+        *vs = u128::from(parts(*vs)[0]) << 64 | u128::from(word(from, n) as u64);
+    }
+    Ok(())
+}
+
+/// How many bytes of the `USER` area can be read; what no set has is zero.
+pub const USER_SIZE: usize = 0;
+
+/// The word of the `USER` area at byte `offset`: its set and place in it.
+pub fn user_word(offset: usize) -> Option<(usize, usize)> {
+    /// `PT_FPR0`.
+    const FLOAT: usize = 48 * 8;
+    match offset {
+        0..FLOAT => Some((0, offset)),
+        _ => (offset < FLOAT + 33 * 8).then(|| (1, offset - FLOAT)),
+    }
+}
+
+/// Whether the processor steps: after the next instruction in user mode there is a trap. Changes it if
+/// `step` says so; returns how it was.
+pub fn stepping(frame: &mut Frame, step: bool) -> Option<bool> {
+    let was = frame.msr & MSR_STEP != 0;
+    frame.msr &= !MSR_STEP;
+    if step {
+        frame.msr |= MSR_STEP & 1 << 10;
+    }
+    Some(was)
+}
+
+/// What of the frame a stop at a system call changes: nothing.
+pub fn begin_stop(_: &mut Frame, _: bool) -> usize {
+    0
+}
+
+/// The end of that.
+pub fn end_stop(_: &mut Frame, _: usize) {}
+
+/// The tracer may have changed the call: its number and first argument.
+pub fn changed_at_entry(frame: &mut Frame) {
+    if frame.syscallno >= 0 {
+        frame.syscallno = frame.gpr[0] as i32 as isize;
+        frame.orig_gpr3 = frame.gpr[3];
+    }
+}
+
+/// Another number of the system call.
+pub fn set_number(frame: &mut Frame, number: i32) {
+    frame.gpr[0] = number as isize as usize;
+    frame.syscallno = number as isize;
+}
+
+/// All arguments of a call that has not begun were set.
+pub fn arguments_set(frame: &mut Frame) {
+    frame.gpr[3] = frame.orig_gpr3;
+    frame.changed = 1;
+}

@@ -1,0 +1,47 @@
+//! What an architecture says of its register sets, for tracers (`regset`).
+
+use super::frame::Frame;
+use super::switch::Context;
+use limen_linux_abi::Errno;
+
+/// A register set (`NT_*`).
+pub struct RegisterSet {
+    /// Its number; 0 for what only a request of its own copies.
+    pub note: u32,
+    /// Its size in bytes.
+    pub size: fn() -> usize,
+    /// Copies it out; the buffer has its size.
+    pub get: fn(&mut Frame, &mut Context, &mut [u8]),
+    /// Makes the registers what the buffer, which has its size, says. `EINVAL`, `EIO`: it says what cannot
+    /// be, and nothing has changed.
+    pub set: fn(&mut Frame, &mut Context, &[u8]) -> Result<(), Errno>,
+}
+
+/// The numbers of requests that are not the same everywhere.
+pub struct Requests {
+    /// `PTRACE_SYSEMU` and its single step.
+    pub sysemu: [i32; 2],
+    /// Requests that copy a register set, both ways, with its place in the list of sets; the data is the
+    /// user's buffer. -1: there is no such request.
+    pub sets: &'static [(i32, i32, usize)],
+    /// The data becomes the system call's number.
+    pub set_syscall: Option<i32>,
+}
+
+/// The word at byte `at` of a set.
+pub fn word(bytes: &[u8], at: usize) -> usize {
+    let mut word = [0; size_of::<usize>()];
+    let len = word.len();
+    if let Some(from) = bytes.get(at * len..(at + 1) * len) {
+        word.copy_from_slice(from);
+    }
+    usize::from_ne_bytes(word)
+}
+
+/// Stores words one after the other, as many as fit; the rest is zeroed.
+pub fn put_words(bytes: &mut [u8], words: impl IntoIterator<Item = usize>) {
+    bytes.fill(0);
+    for (to, from) in bytes.chunks_exact_mut(size_of::<usize>()).zip(words) {
+        to.copy_from_slice(&from.to_ne_bytes());
+    }
+}

@@ -1,0 +1,459 @@
+/*
+ * ptrace: attaching, stops, events, memory, registers, and what happens when one of the two goes away. The
+ * same on Limen and on Linux. Called by tools/limen/src/test/programs.rs, on every architecture.
+ */
+#define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+/* The requests, as the kernel numbers them: headers do not agree on how to declare them. */
+#define TRACEME 0
+#define PEEKDATA 2
+#define POKEDATA 5
+#define CONT 7
+#define KILL 8
+#define SINGLESTEP 9
+#define ATTACH 16
+#define DETACH 17
+#define SYSCALL 24
+#define SETOPTIONS 0x4200
+#define GETEVENTMSG 0x4201
+#define GETSIGINFO 0x4202
+#define SETSIGINFO 0x4203
+#define GETREGSET 0x4204
+#define SETREGSET 0x4205
+#define SEIZE 0x4206
+#define INTERRUPT 0x4207
+#define LISTEN 0x4208
+#define PEEKSIGINFO 0x4209
+#define GETSIGMASK 0x420a
+#define SETSIGMASK 0x420b
+#define GET_SYSCALL_INFO 0x420e
+
+#define SYSGOOD 1
+#define O_FORK 2
+#define O_VFORK 4
+#define O_CLONE 8
+#define O_EXEC 0x10
+#define O_VFORK_DONE 0x20
+#define O_EXIT 0x40
+#define O_EXITKILL 0x100000
+#define STOP_EVENT 128
+#define STATUS(signal, event) ((event) << 16 | (signal) << 8 | 0x7f)
+
+static long trace(long request, pid_t pid, unsigned long addr, unsigned long data) {
+    return syscall(SYS_ptrace, request, pid, addr, data);
+}
+
+static int await(pid_t pid) {
+    int status = -1;
+    return waitpid(pid, &status, __WALL) == pid ? status : -1;
+}
+
+static unsigned long message(pid_t pid) {
+    unsigned long value = ~0ul;
+    trace(GETEVENTMSG, pid, 0, (unsigned long)&value);
+    return value;
+}
+
+/* A child that its parent traces, stopped, and that runs `body` when it goes on. */
+static pid_t traced(int (*body)(void)) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (trace(TRACEME, 0, 0, 0) != 0) _exit(99);
+        raise(SIGSTOP);
+        _exit(body());
+    }
+    CHECK(await(pid) == STATUS(SIGSTOP, 0));
+    return pid;
+}
+
+/* A child that nobody traces. */
+static pid_t untraced(int (*body)(void)) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(body());
+    return pid;
+}
+
+static int pauses(void) {
+    while (pause() < 0) continue;
+    return 0;
+}
+
+static void ended(pid_t pid) {
+    kill(pid, SIGKILL);
+    CHECK(await(pid) == SIGKILL);
+}
+
+static volatile unsigned long word = 0x1234;
+static const unsigned long constant[4] = {1, 2, 3, 4};
+
+static int shows_word(void) {
+    volatile const unsigned long *at = constant;
+    return word == 0x5678 && at[1] == 77 ? 7 : 8;
+}
+
+static void memory(void) {
+    unsigned long value = 0;
+    pid_t pid = traced(shows_word);
+    CHECK(trace(PEEKDATA, pid, (unsigned long)&word, (unsigned long)&value) == 0 && value == 0x1234);
+    CHECK(trace(POKEDATA, pid, (unsigned long)&word, 0x5678) == 0 && word == 0x1234);
+    CHECK(trace(POKEDATA, pid, (unsigned long)&constant[1], 77) == 0);
+    CHECK(((volatile const unsigned long *)constant)[1] == 2);
+    CHECK(trace(PEEKDATA, pid, 8, (unsigned long)&value) == -1 && errno == EIO);
+    CHECK(trace(PEEKDATA, pid, (unsigned long)&word, 8) == -1 && errno == EFAULT);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pread(fd, &value, sizeof value, (off_t)(unsigned long)&word) == sizeof value);
+    CHECK(value == 0x5678);
+    close(fd);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 7 << 8);
+}
+
+static void refusals(void) {
+    CHECK(trace(ATTACH, getpid(), 0, 0) == -1 && errno == EPERM);
+    CHECK(trace(ATTACH, 0x3fffffff, 0, 0) == -1 && errno == ESRCH);
+    pid_t pid = untraced(pauses);
+    CHECK(trace(CONT, pid, 0, 0) == -1 && errno == ESRCH);
+    CHECK(trace(SEIZE, pid, 1, 0) == -1 && errno == EIO);
+    CHECK(trace(SEIZE, pid, 0, 1 << 25) == -1 && errno == EIO);
+    CHECK(trace(SEIZE, pid, 0, 0) == 0);
+    CHECK(trace(SEIZE, pid, 0, 0) == -1 && errno == EPERM);
+    CHECK(trace(ATTACH, pid, 0, 0) == -1 && errno == EPERM);
+    /* It runs. */
+    CHECK(trace(DETACH, pid, 0, 0) == -1 && errno == ESRCH && trace(CONT, pid, 0, 0) == -1 && errno == ESRCH);
+    CHECK(trace(LISTEN, pid, 0, 0) == -1 && errno == ESRCH);
+    CHECK(trace(INTERRUPT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, STOP_EVENT));
+    CHECK(trace(SETOPTIONS, pid, 0, 1 << 25) == -1 && errno == EINVAL);
+    CHECK(trace(0x5678, pid, 0, 0) == -1 && errno == EIO && trace(CONT, pid, 0, 65) == -1 && errno == EIO);
+    CHECK(trace(DETACH, pid, 0, 65) == -1 && errno == EIO && trace(DETACH, pid, 0, 0) == 0);
+    CHECK(trace(DETACH, pid, 0, 0) == -1 && errno == ESRCH);
+    CHECK(waitpid(pid, NULL, WNOHANG) == 0);
+    ended(pid);
+}
+
+static int takes_signals(void) {
+    int got = 0;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGUSR1, SIG_IGN);
+    raise(SIGUSR1);
+    raise(SIGTERM);
+    siginfo_t info;
+    struct timespec soon = {0, 0};
+    got = sigtimedwait(&set, &info, &soon);
+    return got == SIGUSR2 ? 3 : 4;
+}
+
+static void signals(void) {
+    siginfo_t info;
+    uint64_t mask = 0;
+    pid_t pid = traced(takes_signals);
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_signo == SIGSTOP);
+    CHECK(info.si_code == SI_TKILL && info.si_pid == pid);
+    CHECK(trace(CONT, pid, 0, 0) == 0);
+    /* An ignored signal is seen, too. */
+    CHECK(await(pid) == STATUS(SIGUSR1, 0) && trace(CONT, pid, 0, SIGUSR1) == 0);
+    /* One is replaced by another, which is blocked and so becomes pending. */
+    CHECK(await(pid) == STATUS(SIGTERM, 0));
+    CHECK(trace(GETSIGMASK, pid, 8, (unsigned long)&mask) == 0 && mask == 1ull << (SIGUSR2 - 1));
+    CHECK(trace(GETSIGMASK, pid, 4, (unsigned long)&mask) == -1 && errno == EINVAL);
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_signo == SIGTERM);
+    info.si_errno = 5;
+    CHECK(trace(SETSIGINFO, pid, 0, (unsigned long)&info) == 0);
+    info.si_errno = 0;
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_errno == 5);
+    CHECK(trace(CONT, pid, 0, SIGUSR2) == 0 && await(pid) == 3 << 8);
+}
+
+static void group_stops(void) {
+    siginfo_t info;
+    pid_t pid = untraced(pauses);
+    CHECK(trace(SEIZE, pid, 0, 0) == 0);
+    CHECK(kill(pid, SIGSTOP) == 0 && await(pid) == STATUS(SIGSTOP, 0));
+    CHECK(trace(CONT, pid, 0, SIGSTOP) == 0 && await(pid) == STATUS(SIGSTOP, STOP_EVENT));
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0);
+    CHECK(info.si_code == (SIGSTOP | STOP_EVENT << 8));
+    CHECK(trace(LISTEN, pid, 0, 0) == 0 && waitpid(pid, NULL, WNOHANG | __WALL) == 0);
+    CHECK(trace(CONT, pid, 0, 0) == -1 && errno == ESRCH);
+    CHECK(kill(pid, SIGCONT) == 0 && await(pid) == STATUS(SIGTRAP, STOP_EVENT));
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGCONT, 0));
+    CHECK(trace(DETACH, pid, 0, 0) == 0);
+    /* Attached to while it is stopped: it goes over from one stop to the other. */
+    int status = 0;
+    CHECK(kill(pid, SIGSTOP) == 0 && waitpid(pid, &status, WUNTRACED) == pid && status == STATUS(SIGSTOP, 0));
+    CHECK(trace(ATTACH, pid, 0, 0) == 0 && await(pid) == STATUS(SIGSTOP, 0));
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == -1 && errno == EINVAL);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGSTOP, 0));
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_signo == SIGSTOP);
+    CHECK(trace(DETACH, pid, 0, 0) == 0);
+    ended(pid);
+}
+
+static int forks(void) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(5);
+    int status = -1;
+    return waitpid(pid, &status, 0) == pid && status == 5 << 8 ? 6 : 9;
+}
+
+static void fork_events(void) {
+    pid_t pid = traced(forks);
+    CHECK(trace(SETOPTIONS, pid, 0, O_FORK | O_EXIT) == 0 && trace(CONT, pid, 0, 0) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 1));
+    pid_t child = message(pid);
+    CHECK(child > 0 && await(child) == STATUS(SIGSTOP, 0));
+    CHECK(trace(CONT, pid, 0, 0) == 0 && trace(CONT, child, 0, 0) == 0);
+    CHECK(await(child) == STATUS(SIGTRAP, 6) && message(child) == 5 << 8);
+    CHECK(trace(CONT, child, 0, 0) == 0 && await(child) == 5 << 8);
+    int status = await(pid);
+    if (status == STATUS(SIGCHLD, 0)) {
+        CHECK(trace(CONT, pid, 0, SIGCHLD) == 0);
+        status = await(pid);
+    }
+    CHECK(status == STATUS(SIGTRAP, 6) && message(pid) == 6 << 8);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 6 << 8);
+}
+
+static int vforks(void) {
+    pid_t pid = vfork();
+    if (pid == 0) _exit(0);
+    return waitpid(pid, NULL, 0) == pid ? 2 : 3;
+}
+
+static void vfork_events(void) {
+    pid_t pid = traced(vforks);
+    CHECK(trace(SETOPTIONS, pid, 0, O_VFORK | O_VFORK_DONE) == 0 && trace(CONT, pid, 0, 0) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 2));
+    pid_t child = message(pid);
+    CHECK(await(child) == STATUS(SIGSTOP, 0) && trace(DETACH, child, 0, 0) == 0);
+    CHECK(trace(CONT, pid, 0, 0) == 0);
+    int status = await(pid);
+    CHECK(status == STATUS(SIGTRAP, 5) && message(pid) == (unsigned long)child);
+    CHECK(trace(DETACH, pid, 0, 0) == 0 && await(pid) == 2 << 8);
+}
+
+static int execs(void) {
+    execl("/proc/self/exe", "ptraced", "exits", (char *)NULL);
+    return 1;
+}
+
+static void exec_events(void) {
+    pid_t pid = traced(execs);
+    CHECK(trace(SETOPTIONS, pid, 0, O_EXEC) == 0 && trace(CONT, pid, 0, 0) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 4) && message(pid) == (unsigned long)pid);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 11 << 8);
+    /* Without the option it gets a signal. */
+    pid = traced(execs);
+    siginfo_t info;
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_code == SI_USER);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 11 << 8);
+}
+
+static int calls(void) {
+    syscall(SYS_getppid);
+    return 0;
+}
+
+struct call_info {
+    uint8_t op, pad[3];
+    uint32_t arch;
+    uint64_t ip, sp, nr, args[6];
+    uint64_t more;
+};
+
+static void system_calls(void) {
+    struct call_info info;
+    int seen = 0, stops = 0;
+    pid_t pid = traced(calls);
+    CHECK(trace(GET_SYSCALL_INFO, pid, sizeof info, (unsigned long)&info) == 24 && info.op == 0);
+    CHECK(trace(SETOPTIONS, pid, 0, SYSGOOD) == 0);
+    for (;;) {
+        if (trace(SYSCALL, pid, 0, 0) != 0) break;
+        int status = await(pid);
+        if (status != STATUS(SIGTRAP | 0x80, 0)) {
+            CHECK(status == 0);
+            break;
+        }
+        stops++;
+        CHECK(message(pid) == (stops % 2 ? 1 : 2));
+        long size = trace(GET_SYSCALL_INFO, pid, sizeof info, (unsigned long)&info);
+        CHECK(size == (stops % 2 ? 80 : 33) && info.op == (stops % 2 ? 1 : 2));
+        if (info.op == 1 && info.nr == SYS_getppid) seen = 1;
+        if (info.op == 2 && seen == 1) {
+            CHECK(info.nr == (uint64_t)getpid());
+            seen = 2;
+        }
+    }
+    CHECK(seen == 2 && stops % 2 == 1);
+}
+
+static void registers(void) {
+    static unsigned long before[1024], after[1024];
+    struct iovec io = {before, sizeof before};
+    pid_t pid = traced(pauses);
+    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0 && io.iov_len >= 18 * sizeof(long));
+    size_t size = io.iov_len;
+    CHECK(trace(SETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0 && io.iov_len == size);
+    io.iov_base = after;
+    io.iov_len = sizeof after;
+    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0 && io.iov_len == size);
+    CHECK(memcmp(before, after, size) == 0);
+    io.iov_len = 2 * sizeof(long);
+    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0 && io.iov_len == 2 * sizeof(long));
+    CHECK(trace(GETREGSET, pid, 0x7777, (unsigned long)&io) == -1 && errno == EINVAL);
+    ended(pid);
+}
+
+/* A tracer that ends: its tracee goes on, or is killed. */
+static void tracers_end(void) {
+    for (int kills = 0; kills < 2; kills++) {
+        pid_t pid = untraced(pauses);
+        pid_t tracer = fork();
+        if (tracer == 0) {
+            int good = trace(SEIZE, pid, 0, kills ? O_EXITKILL : 0) == 0 && trace(INTERRUPT, pid, 0, 0) == 0
+                && await(pid) == STATUS(SIGTRAP, STOP_EVENT);
+            _exit(good ? 0 : 1);
+        }
+        CHECK(await(tracer) == 0);
+        if (!kills) {
+            CHECK(waitpid(pid, NULL, WNOHANG) == 0);
+            kill(pid, SIGTERM);
+        }
+        CHECK(await(pid) == (kills ? SIGKILL : SIGTERM));
+    }
+}
+
+/* The child of one process ends while another traces it: the tracer waits first. */
+static void two_who_wait(void) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t pid = untraced(pauses);
+    pid_t tracer = fork();
+    if (tracer == 0) {
+        char go = trace(SEIZE, pid, 0, 0) == 0;
+        if (write(ends[1], &go, 1) != 1) _exit(1);
+        int status = await(pid);
+        usleep(100000);
+        _exit(status == SIGTERM ? 0 : status == STATUS(SIGTERM, 0) && trace(CONT, pid, 0, SIGTERM) == 0
+            && await(pid) == SIGTERM ? 0 : 1);
+    }
+    char go = 0;
+    CHECK(read(ends[0], &go, 1) == 1 && go == 1);
+    CHECK(kill(pid, SIGTERM) == 0 && await(tracer) == 0 && await(pid) == SIGTERM);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void *ends_at_once(void *arg) { return arg; }
+
+static int makes_thread(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, ends_at_once, NULL) != 0) return 1;
+    pthread_join(thread, NULL);
+    return 4;
+}
+
+static void threads(void) {
+    pid_t pid = traced(makes_thread);
+    CHECK(trace(SETOPTIONS, pid, 0, O_CLONE) == 0 && trace(CONT, pid, 0, 0) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 3));
+    pid_t thread = message(pid);
+    CHECK(thread > pid && await(thread) == STATUS(SIGSTOP, 0));
+    CHECK(trace(CONT, pid, 0, 0) == 0 && trace(CONT, thread, 0, 0) == 0);
+    /* Its own status, or its process's if that has ended meanwhile. */
+    int status = await(thread);
+    CHECK((status == 0 || status == 4 << 8) && trace(CONT, thread, 0, 0) == -1 && errno == ESRCH);
+    CHECK(await(pid) == 4 << 8);
+}
+
+static void kills(void) {
+    /* In a stop. */
+    pid_t pid = traced(pauses);
+    CHECK(kill(pid, SIGKILL) == 0 && await(pid) == SIGKILL);
+    /* At the exit event, too. */
+    pid = traced(pauses);
+    CHECK(trace(SETOPTIONS, pid, 0, O_EXIT) == 0 && kill(pid, SIGKILL) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 6) && message(pid) == SIGKILL);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGKILL);
+}
+
+static void status_line(void) {
+    char path[64], text[4096];
+    pid_t pid = traced(pauses);
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    int fd = open(path, O_RDONLY);
+    ssize_t n = read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    close(fd);
+    snprintf(path, sizeof path, "\nTracerPid:\t%d\n", getpid());
+    CHECK(strstr(text, path) != NULL && strstr(text, "\nState:\tt (tracing stop)\n") != NULL);
+    ended(pid);
+}
+
+#if defined(__x86_64__) || defined(__powerpc64__)
+static void steps(void) {
+    unsigned long registers[64], last = 0;
+    pid_t pid = traced(calls);
+    for (int n = 0; n < 20; n++) {
+        struct iovec io = {registers, sizeof registers};
+        siginfo_t info;
+        CHECK(trace(SINGLESTEP, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
+        CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
+        CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_signo == SIGTRAP);
+#ifdef __x86_64__
+        unsigned long ip = registers[16];
+        CHECK((registers[18] & 0x100) == 0);
+#else
+        unsigned long ip = registers[32];
+#endif
+        CHECK(ip != last);
+        last = ip;
+    }
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 0);
+}
+#else
+static void steps(void) {}
+#endif
+
+int main(int argc, char **argv) {
+    (void)argv;
+    if (argc > 1) return 11;
+    alarm(100);
+    memory();
+    refusals();
+    signals();
+    group_stops();
+    fork_events();
+    vfork_events();
+    exec_events();
+    system_calls();
+    registers();
+    tracers_end();
+    two_who_wait();
+    threads();
+    kills();
+    status_line();
+    steps();
+    return report();
+}
