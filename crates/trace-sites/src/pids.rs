@@ -244,7 +244,10 @@ mod tests {
             (shown(&filter.only), shown(&filter.not)),
             ("1\n2\n600\n700\n".into(), "2\n700\n".into())
         );
+        assert!(filter.names(700) && !filter.names(800));
         [1, 2, 600, 700].iter().for_each(|&pid| filter.exited(pid));
+        let copy = filter.try_clone().unwrap();
+        assert!(!copy.names(1) && !copy.traces(1) && copy.only.is_some());
         // A list of which all have ended is still one.
         assert!(!filter.traces(1) && !filter.traces(5));
         assert_eq!(shown(&filter.only), "");

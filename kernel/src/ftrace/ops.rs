@@ -29,11 +29,14 @@ struct State {
     /// A tracer's number here is its place in `targets`.
     registry: Registry<usize>,
     targets: Vec<Option<Arc<Target>>>,
+    /// No site calls a tracer (`ftrace_enabled`).
+    disabled: bool,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
     registry: Registry::new(),
     targets: Vec::new(),
+    disabled: false,
 });
 
 /// A registered tracer of functions.
@@ -77,6 +80,15 @@ struct Vectors<'a> {
 const LOOKED_THROUGH: usize = 16;
 
 impl Vectors<'_> {
+    /// What a site with these tracers calls.
+    fn at(&mut self, tracers: Tracers<'_, usize>) -> Result<Option<Arc<Target>>, Errno> {
+        Ok(match tracers.slot() {
+            Slot::None => None,
+            Slot::One(place) => self.targets.get(place).cloned().flatten(),
+            Slot::Many(tracers) => Some(self.of(tracers)?),
+        })
+    }
+
     fn of(&mut self, tracers: Tracers<'_, usize>) -> Result<Arc<Target>, Errno> {
         let same = |made: &&(Vec<usize>, Arc<Target>)| tracers.iter().eq(made.0.iter().copied());
         if let Some((_, target)) = self.made.iter().rev().take(LOOKED_THROUGH).find(same) {
@@ -100,18 +112,18 @@ impl Vectors<'_> {
 }
 
 /// Carries out a plan. On an error nothing has changed.
-fn carry_out(plan: Plan<'_, usize>, targets: &[Option<Arc<Target>>]) -> Result<(), Errno> {
+fn carry_out(plan: Plan<'_, usize>, targets: &[Option<Arc<Target>>], disabled: bool) -> Result<(), Errno> {
+    if disabled {
+        plan.commit();
+        return Ok(());
+    }
     let mut vectors = Vectors {
         targets,
         made: Vec::new(),
     };
     let mut changes: Vec<Change> = Vec::new();
     for change in plan.changes() {
-        let to = match change.to.slot() {
-            Slot::None => None,
-            Slot::One(place) => targets.get(place).cloned().flatten(),
-            Slot::Many(tracers) => Some(vectors.of(tracers)?),
-        };
+        let to = vectors.at(change.to)?;
         room(&mut changes, 1)?;
         changes.push((change.site.0 as usize, to));
     }
@@ -137,7 +149,7 @@ pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
     let added = (|| {
         let plan = handling(|| state.registry.plan_add(place, Kind::default(), set)).map_err(errno)?;
         let tracer = plan.tracer().ok_or(Errno::EINVAL)?;
-        carry_out(plan, &state.targets)?;
+        carry_out(plan, &state.targets, state.disabled)?;
         Ok(Registered { tracer, place })
     })();
     if added.is_err() {
@@ -151,7 +163,39 @@ pub fn change(of: &Registered, set: Effective) -> Result<(), Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
     let plan = handling(|| state.registry.plan_change(of.tracer, set)).map_err(errno)?;
-    carry_out(plan, &state.targets)
+    carry_out(plan, &state.targets, state.disabled)
+}
+
+/// Whether sites call their tracers (`ftrace_enabled`). May sleep.
+pub fn are_enabled() -> bool {
+    !STATE.lock().disabled
+}
+
+/// Lets sites call their tracers, or not: no function is traced then, and tracers come and go as before.
+/// `ENOMEM`: it is as it was. May sleep.
+pub fn enable(on: bool) -> Result<(), Errno> {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    if state.disabled != on {
+        return Ok(());
+    }
+    let mut vectors = Vectors {
+        targets: &state.targets,
+        made: Vec::new(),
+    };
+    let mut changes: Vec<Change> = Vec::new();
+    for site in state.registry.present().iter() {
+        let tracers = state.registry.tracers(site);
+        if tracers.is_empty() {
+            continue;
+        }
+        let to = if on { vectors.at(tracers)? } else { None };
+        room(&mut changes, 1)?;
+        changes.push((site.0 as usize, to));
+    }
+    site::change(&changes)?;
+    state.disabled = !on;
+    Ok(())
 }
 
 /// Ends it: when this returns its target is not called any more, and nobody here refers to it. `Err`: there
@@ -160,7 +204,7 @@ pub fn remove(of: Registered) -> Result<(), (Registered, Errno)> {
     let mut state = STATE.lock();
     let state = &mut *state;
     let removed = match state.registry.plan_remove(of.tracer).map_err(errno) {
-        Ok(plan) => carry_out(plan, &state.targets),
+        Ok(plan) => carry_out(plan, &state.targets, state.disabled),
         Err(errno) => Err(errno),
     };
     match removed {
@@ -220,6 +264,9 @@ pub fn each_touched(mut f: impl FnMut(Site, Flags)) {
 pub fn each_traced(mut f: impl FnMut(Site, Flags, &[Arc<Target>])) -> Result<(), Errno> {
     let state = STATE.lock();
     let mut targets = Vec::new();
+    if state.disabled {
+        return Ok(());
+    }
     for site in state.registry.present().iter() {
         let flags = state.registry.flags(site);
         if flags.count == 0 {

@@ -2,7 +2,7 @@
 
 use super::function::Functions;
 use super::threads::{List, Threads};
-use super::{profile, site, stack_tracer};
+use super::{ops, profile, site, stack_tracer};
 use crate::arch::smp;
 use crate::check;
 use crate::mm::STACK_SHIFT;
@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     ("an action is done as often as was asked for", actions),
     ("threads that are made are in the lists of who made them", forks),
     ("calls are counted as long as that is on", counted),
+    ("sites call nothing as long as that is off", disabled),
     ("the stack tracer keeps the deepest calls", deepest),
 ];
 
@@ -86,6 +87,20 @@ fn forks() -> Result<(), &'static str> {
     check!([10, 20, 21, 31].map(|tid| threads.traces(tid)) == [true, false, false, true]);
     check!(threads.add(List::Not, b"x") == Err(Errno::EINVAL));
     check!(threads.clear(List::Not).is_ok() && threads.traces(20));
+    Ok(())
+}
+
+fn disabled() -> Result<(), &'static str> {
+    check!(ops::are_enabled() && profile::turn(true).is_ok());
+    let off = ops::enable(false);
+    let unseen = call() && hits()? == 0;
+    // Who comes meanwhile sees nothing, and those that stay see all afterwards.
+    let came = stack_tracer::turn(true);
+    let on = ops::enable(true);
+    let seen = call() && hits()? == 1;
+    check!(stack_tracer::turn(false).is_ok() && profile::turn(false).is_ok());
+    check!(off.is_ok() && came.is_ok() && on.is_ok() && ops::are_enabled());
+    check!(unseen && seen && site::are_intact());
     Ok(())
 }
 

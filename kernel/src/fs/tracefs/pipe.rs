@@ -109,6 +109,9 @@ impl Pipe {
     }
 
     fn give(&self, dst: &mut IoDst<'_>, wait: bool) -> SysResult {
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
         loop {
             let sleeper = self.used.waiting.begin();
             {

@@ -24,7 +24,16 @@ const PASS: &[&str] = &[
     "event/event-pid",
     "event/subsystem-enable",
     "event/toplevel-enable",
+    "ftrace/fgraph-filter-stack",
+    "ftrace/func-filter-notrace-pid",
+    "ftrace/func-filter-pid",
+    "ftrace/func-filter-stacktrace",
     "ftrace/func_cpumask",
+    "ftrace/func_event_triggers",
+    "ftrace/func_profile_stat",
+    "ftrace/func_profiler",
+    "ftrace/func_stack_tracer",
+    "ftrace/func_traceonoff_triggers",
     "ftrace/tracing-error-log",
     "instances/instance",
     "instances/instance-event",
@@ -44,15 +53,7 @@ const OTHER: &[(&str, &str)] = &[
     // Functions by names that only Linux has.
     ("ftrace/fgraph-filter", "FAIL"),
     ("ftrace/func-filter-glob", "FAIL"),
-    // The option `function-fork` does not follow forks.
-    ("ftrace/func-filter-notrace-pid", "FAIL"),
-    ("ftrace/func-filter-pid", "FAIL"),
-    // `func_stack_trace`.
-    ("ftrace/func-filter-stacktrace", "FAIL"),
-    // Actions of functions (`function:traceoff`).
-    ("ftrace/func_event_triggers", "FAIL"),
     ("ftrace/func_set_ftrace_file", "FAIL"),
-    ("ftrace/func_traceonoff_triggers", "FAIL"),
     ("event/trace_printk", "UNRESOLVED"),
     // The tool that it uses is not in the guest.
     ("selftest/bashisms", "UNRESOLVED"),

@@ -3,7 +3,7 @@
 use super::number::{Fixed, Hook, STRICT};
 use super::{Kind, Number, Setting};
 use crate::driver::kmsg;
-use crate::ftrace::stack_tracer;
+use crate::ftrace::{ops, stack_tracer};
 use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
 use crate::task::creds::cap;
 use crate::task::seccomp::ACTIONS_LOGGED;
@@ -68,6 +68,13 @@ static PANIC: Hook = Hook(
     |seconds| crate::panic::set_timeout(seconds as i32),
 );
 static LAST_PID: Hook = Hook(|| pid::last().into(), |last| pid::set_last(last as i32));
+/// Whether functions are traced at all. Without memory that stays as it is.
+static FTRACE: Hook = Hook(
+    || ops::are_enabled().into(),
+    |on| {
+        let _ = ops::enable(on != 0);
+    },
+);
 /// Without memory for it the stack tracer stays as it is.
 static STACK_TRACER: Hook = Hook(
     || stack_tracer::is_on().into(),
@@ -193,6 +200,11 @@ pub static SETTINGS: &[Setting] = &[
         Kind::Ints(&[Number::new(&LAST_PID, 0, pid::PID_MAX_LIMIT as i64)]),
     )
     .with_privilege(cap::CHECKPOINT_RESTORE),
+    Setting::new(
+        "kernel/ftrace_enabled",
+        0o644,
+        Kind::Ints(&[Number::any(&FTRACE)]),
+    ),
     Setting::new(
         "kernel/stack_tracer_enabled",
         0o644,
