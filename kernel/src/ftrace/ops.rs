@@ -230,7 +230,7 @@ pub fn load(module: String, functions: Vec<Function>, least: usize) -> Result<Ar
         room_exact(&mut sites, text.numbers().len())?;
         sites.extend(text.numbers().iter().map(|site| (*site, true)));
         let plan = handling(|| state.registry.plan_load(&sites)).map_err(errno)?;
-        carry_out(plan, &state.targets)
+        carry_out(plan, &state.targets, state.disabled)
     })();
     if let Err(errno) = told {
         texts::remove(&text);

@@ -10,7 +10,6 @@ use crate::mm::reserve::handling;
 use crate::sched::{online, spawn_kthread};
 use crate::selftest::{Test, probe, probe_caller};
 use crate::trace::{backtrace, symbols};
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -30,7 +30,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         )))
     });
     let under_pressure = Step::on(arch, "memory-pressure", move |context| {
-        pressure(context, arch, &[])
+        pressure(context, arch, "128M", &[])
     });
     // More than a 32-bit kernel can map.
     let large = Step::on(arch, "memory-large", move |context| {
@@ -59,7 +59,8 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     for flavour in flavour::pages(arch) {
         steps.push(
             flavour.on(arch, &flavour.named("memory-pressure"), move |context| {
-                pressure(context, arch, &flavour.options())
+                // Large pages: two hundred processes take as much for their page tables alone.
+                pressure(context, arch, "512M", &flavour.options())
             }),
         );
     }
@@ -71,7 +72,7 @@ pub fn steps(arch: Arch) -> Vec<Step> {
 
 /// Little memory: everything is taken, by one program and by many, and all comes back. `options` choose the
 /// kernel.
-fn pressure(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
+fn pressure(context: &Context, arch: Arch, memory: &str, options: &[&str]) -> Result<Verdict> {
     let program = agent::program(arch, "memory")?;
     let script = "\
         /memory locks; echo locks $?
@@ -84,9 +85,10 @@ fn pressure(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> 
         /memory rounds 100 > /dev/null
         /memory rounds 1000; echo rounds $?
         echo end\n";
-    let guest = Guest::new(context, arch).smp(2).option("--mem=128M").timeout(400);
+    let guest = Guest::new(context, arch).smp(2).timeout(400);
     let ran = guest
         .options(options)
+        .option(format!("--mem={memory}"))
         .option(format!("--add={}:/memory", program.display()))
         .script(script)
         .run()?;
