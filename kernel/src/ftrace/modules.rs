@@ -54,28 +54,45 @@ fn each_instance(mut f: impl FnMut(&Arc<Instance>) -> Result<(), Errno>) -> Resu
     tracing::all().iter().try_for_each(f)
 }
 
-/// Its functions, by address, can be traced from now on, and are, if a filter says so. They can be executed,
-/// and their slots are valid. `ENOMEM`: they cannot; a filter that waited for them may wait no more. May sleep.
-pub fn load(module: String, functions: Vec<Function>) -> Result<Loaded, Errno> {
+/// Its functions, by address, can be traced from now on, and are, if a filter says so: those that stay, and
+/// those that only `init` needs. They can be executed, and their slots are valid. `ENOMEM`: they cannot; a
+/// filter that waited for them may wait no more. May sleep.
+pub fn load(module: &str, functions: [Vec<Function>; 2]) -> Result<[Loaded; 2], Errno> {
     let mut end = CHANGING.lock();
     let least = if COPIES.load(SeqCst) == 0 { 0 } else { *end };
-    let text = ops::load(module, functions, least)?;
+    let [stay, init] = functions;
+    let stay = ops::load(copy(module)?, stay, least)?;
+    let init = match copy(module).and_then(|module| ops::load(module, init, least)) {
+        Ok(init) => init,
+        Err(errno) => {
+            forget(&stay);
+            return Err(errno);
+        }
+    };
     *end = super::texts::bound().max(least);
-    if tracing::made().is_none() {
-        // Nobody has a filter.
-        return Ok(Loaded(text));
-    }
-    let told = names::known().and_then(|names: Known| {
-        let module = text.module();
-        each_instance(|instance| Functions::of(instance)?.module_loaded(instance, &names, module))?;
-        graph::module_loaded(&names, module)?;
-        stack_tracer::module_loaded(&names, module)
-    });
+    // Without an instance nobody has a filter.
+    let told = match tracing::made() {
+        None => Ok(()),
+        Some(_) => names::known().and_then(|names: Known| {
+            each_instance(|instance| Functions::of(instance)?.module_loaded(instance, &names, module))?;
+            graph::module_loaded(&names, module)?;
+            stack_tracer::module_loaded(&names, module)
+        }),
+    };
     if let Err(errno) = told {
-        forget(&text);
+        forget(&stay);
+        forget(&init);
         return Err(errno);
     }
-    Ok(Loaded(text))
+    Ok([Loaded(stay), Loaded(init)])
+}
+
+/// A copy of a name. `ENOMEM`.
+fn copy(name: &str) -> Result<String, Errno> {
+    let mut copy = String::new();
+    copy.try_reserve_exact(name.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.push_str(name);
+    Ok(copy)
 }
 
 /// The inverse.

@@ -41,8 +41,8 @@ pub fn known() -> Result<Known, Errno> {
 
 impl Names for Known {
     fn bound(&self) -> u32 {
-        let end = self.texts.last().map_or(0, |text| text.range().end);
-        end.max(self.image.len()) as u32
+        let end = self.texts.iter().map(|text| text.range().end).max();
+        end.unwrap_or(0).max(self.image.len()) as u32
     }
     fn name(&self, site: Site) -> Option<Name<'_>> {
         let n = site.0 as usize;
@@ -52,8 +52,8 @@ impl Names for Known {
                 module: None,
             });
         }
-        let after = self.texts.partition_point(|text| text.range().start <= n);
-        self.texts.get(after.checked_sub(1)?)?.name(n)
+        // A module without sites has the same first number as another.
+        self.texts.iter().find_map(|text| text.name(n))
     }
     fn module_exists(&self, module: &[u8]) -> bool {
         self.texts.iter().any(|text| text.module().as_bytes() == module)

@@ -2,10 +2,10 @@
 
 use super::list::Module;
 use crate::arch::sites;
-use crate::ftrace::modules::{self, Loaded};
+use crate::ftrace::modules;
 use crate::ftrace::site;
 use crate::ftrace::texts::Function;
-use crate::mm::reserve::{room, room_exact};
+use crate::mm::reserve::room;
 use alloc::string::String;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -55,16 +55,7 @@ pub(super) fn functions(symbols: &Symbols, sites: &[Traceable]) -> Result<[Vec<F
 /// They can be traced from now on: their code can be executed. `ENOMEM`: they cannot.
 pub(super) fn begin(module: &Module, functions: [Vec<Function>; 2]) -> Result<(), Errno> {
     let Some(body) = module.body() else { return Ok(()) };
-    let [stay, init] = functions;
-    let load = |functions: Vec<Function>| -> Result<Loaded, Errno> {
-        let mut name = Vec::new();
-        room_exact(&mut name, module.name.len())?;
-        name.extend_from_slice(module.name.as_bytes());
-        modules::load(String::from_utf8(name).unwrap_or_default(), functions)
-    };
-    let stay = load(stay)?;
-    let init = if init.is_empty() { None } else { Some(load(init)?) };
-    *body.traced.lock() = [Some(stay), init];
+    *body.traced.lock() = modules::load(&module.name, functions)?.map(Some);
     Ok(())
 }
 
