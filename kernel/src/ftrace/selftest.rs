@@ -109,13 +109,13 @@ extern "C" fn second(ip: usize, parent: usize, _target: &Target, entry: &mut Ent
 }
 
 fn several() -> Result<(), &'static str> {
-    let all = [first, second, first].map(|call| Arc::new(Target::new(call, Data::None)));
+    let all = [second, second, first, second].map(|call| Arc::new(Target::new(call, Data::None)));
     NOTED.store(0, Relaxed);
     set(Some(Arc::new(Target::many(all.into()).map_err(|_| "no memory")?)))?;
     let result = probe_caller(5, 6, 7, 8);
     set(None)?;
     check!(result == 5 * 7 + 6 * 11 + 7 * 13 + 8 * 17 + 1);
-    check!(NOTED.load(Relaxed) == 131);
+    check!(NOTED.load(Relaxed) == 3313);
     Ok(())
 }
 
