@@ -82,8 +82,8 @@ pub struct Instance {
 pub trait Extension: Send + Sync + 'static {
     /// Itself.
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-    /// The instance is being removed, and locked: nothing of this refers to it when it returns, as far as there
-    /// is memory for that. May sleep.
+    /// The instance is being removed, and locked: nothing of this refers to it when it returns, as far as
+    /// there is memory for that. May sleep.
     fn end(self: Arc<Self>, instance: &Arc<Instance>);
 }
 

@@ -1,5 +1,6 @@
-//! What a trace point or a tracer asks for and cannot do itself: snapshots, dumps. The thread that met the event takes them on
-//! its way to user mode; if it never goes there, the next that does, or whoever opens a `snapshot` file.
+//! What a trace point or a tracer asks for and cannot do itself: snapshots, dumps. The thread that met the
+//! event does them on its way to user mode; if it never goes there, the next that does, or whoever opens a
+//! `snapshot` file.
 
 use crate::sched;
 use crate::tracing::Instance;
