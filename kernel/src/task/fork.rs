@@ -327,6 +327,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         .store(parent.personality.load(Ordering::Relaxed), Ordering::Relaxed);
     task.inherit_timer_slack(&parent);
     task.inherit_io(&parent, flags.contains(F::IO));
+    super::audit::inherit(&parent, &task);
     crate::rseq::fork(&parent, &task, !flags.contains(F::VM));
     let vfork = flags.contains(F::VFORK).then(|| {
         Arc::new(VforkDone {
@@ -343,6 +344,7 @@ pub fn clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     publish(&parent, &task, flags)?;
     core::mem::forget(undo);
     super::events::may_trace_calls(&task);
+    super::audit::may_begin(&task);
     super::events::forked(&parent, &task, flags.bits());
     if let Some(pidfd) = pidfd {
         pidfd.open();

@@ -163,6 +163,8 @@ pub struct Task {
     pub seccomp: super::seccomp::Seccomp,
     /// Its choice of which calls become signals.
     pub dispatch: super::dispatch::UserDispatch,
+    /// Its part of audit.
+    pub audit: super::audit::Audit,
 }
 
 /// What a new thread is made of. What it shares with its parent is an `Arc` of the same object.
@@ -237,6 +239,7 @@ impl Task {
             minor_faults: AtomicUsize::new(0),
             seccomp: super::seccomp::Seccomp::new(),
             dispatch: super::dispatch::UserDispatch::new(),
+            audit: super::audit::Audit::new(),
         })
     }
 

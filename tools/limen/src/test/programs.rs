@@ -58,6 +58,7 @@ const ASKING: &[&str] = &[
     "filters",
     "listening",
     "dispatched",
+    "audited",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
