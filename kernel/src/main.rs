@@ -8,6 +8,7 @@ extern crate alloc;
 #[macro_use]
 mod log;
 mod arch;
+mod audit;
 mod boot;
 mod cmdline;
 mod driver;

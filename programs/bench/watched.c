@@ -40,7 +40,7 @@ static void filter_arguments(long n) {
     (void)n;
     for (unsigned i = 0; i < 46; i += 2) {
         program[i] = number;
-        program[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 100000 + i, 48 - i, 0);
+        program[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 100000 + i, 47 - i, 0);
     }
     program[46] = number;
     program[47] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args));

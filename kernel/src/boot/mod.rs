@@ -67,6 +67,8 @@ fn with_threads() {
     crate::driver::init();
     crate::rseq::init();
     crate::tracing::event::boot::init();
+    crate::net::init();
+    crate::audit::init();
 }
 
 /// The other CPUs, and what needs to know how many they are. Never inlined, and not a part of

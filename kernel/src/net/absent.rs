@@ -7,7 +7,6 @@ use limen_linux_abi::Errno;
 
 const INET: u32 = 2;
 const INET6: u32 = 10;
-const NETLINK: u32 = 16;
 const PACKET: u32 = 17;
 const XDP: u32 = 44;
 
@@ -19,7 +18,7 @@ const OLD_PACKET: u32 = 10;
 
 /// Whether the family is one of these.
 pub fn is_known(family: u32) -> bool {
-    matches!(family, INET | INET6 | NETLINK | PACKET | XDP)
+    matches!(family, INET | INET6 | PACKET | XDP)
 }
 
 /// The error for a type and protocol of such a family.
@@ -27,7 +26,6 @@ pub fn check(family: u32, kind: u32, protocol: u32) -> Result<(), Errno> {
     match family {
         INET if kind == OLD_PACKET => packet(kind),
         INET | INET6 => internet(family, kind, protocol),
-        NETLINK => netlink(kind, protocol),
         PACKET => packet(kind),
         XDP => {
             raw_allowed()?;
@@ -65,19 +63,6 @@ fn internet(family: u32, kind: u32, protocol: u32) -> Result<(), Errno> {
         (RAW, 1..) => raw_allowed(),
         (STREAM | DATAGRAM | RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
-    }
-}
-
-fn netlink(kind: u32, protocol: u32) -> Result<(), Errno> {
-    /// The protocols that Debian's kernel has without modules.
-    const PROTOCOLS: [u32; 9] = [0, 2, 4, 7, 9, 10, 11, 15, 16];
-    if !matches!(kind, DATAGRAM | RAW) {
-        return Err(Errno::ESOCKTNOSUPPORT);
-    }
-    if PROTOCOLS.contains(&protocol) {
-        Ok(())
-    } else {
-        Err(Errno::EPROTONOSUPPORT)
     }
 }
 

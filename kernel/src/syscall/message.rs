@@ -18,26 +18,26 @@ use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
 const SCM_RIGHTS: i32 = 1;
-const SCM_CREDENTIALS: i32 = 2;
-const MSG_CTRUNC: u32 = 8;
+pub(super) const SCM_CREDENTIALS: i32 = 2;
+pub(super) const MSG_CTRUNC: u32 = 8;
 const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 /// How many bytes of control data are accepted.
 const MAX_CONTROL: usize = 20480;
 /// The size of `struct cmsghdr` in bytes.
-const CONTROL_HEADER: usize = WORD + 8;
+pub(super) const CONTROL_HEADER: usize = WORD + 8;
 
 /// `struct msghdr`.
-struct Header {
-    name: usize,
-    name_len: usize,
+pub(super) struct Header {
+    pub(super) name: usize,
+    pub(super) name_len: usize,
     iov: usize,
     iov_count: usize,
-    control: usize,
-    control_len: usize,
+    pub(super) control: usize,
+    pub(super) control_len: usize,
 }
 
 impl Header {
-    fn read(addr: usize) -> Result<Self, Errno> {
+    pub(super) fn read(addr: usize) -> Result<Self, Errno> {
         let [name, name_len, iov, iov_count, control, control_len, _] =
             UserPtr::<[usize; 7]>::new(addr).read()?;
         let name_len = if name == 0 {
@@ -55,7 +55,7 @@ impl Header {
         })
     }
 
-    fn iovecs(&self) -> Result<Vec<IoVec>, Errno> {
+    pub(super) fn iovecs(&self) -> Result<Vec<IoVec>, Errno> {
         if self.iov_count > 1024 {
             return Err(Errno::EMSGSIZE);
         }
@@ -64,7 +64,7 @@ impl Header {
 }
 
 /// The files that control data asks to send, and the credentials that it gives.
-fn read_control(addr: usize, len: usize) -> Result<(Vec<Arc<File>>, Option<Cred>), Errno> {
+pub(super) fn read_control(addr: usize, len: usize) -> Result<(Vec<Arc<File>>, Option<Cred>), Errno> {
     let (mut files_sent, mut cred) = (Vec::new(), None);
     if len == 0 {
         return Ok((files_sent, cred));

@@ -20,6 +20,7 @@ pub mod misc;
 mod mm;
 mod module;
 mod mount;
+mod netlink;
 mod old;
 mod open;
 mod pipe;

@@ -2,6 +2,7 @@
 
 use super::file::{file, files};
 use super::message::{many, receive_message, send_message};
+use super::netlink as other;
 use super::sockopt::{get_option, set_option};
 use super::time::{deadline_after, read_timespec, write_timespec};
 use super::{Handler, SysResult};
@@ -17,7 +18,7 @@ use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::net::unix::file::{self as unix_file, How, Sending};
 use crate::net::unix::name::{address_of, find, name_of};
 use crate::net::unix::{Kind, Sock};
-use crate::net::{AF_UNIX, absent};
+use crate::net::{AF_UNIX, absent, netlink};
 use crate::task::current;
 use crate::time::now_ns;
 use alloc::sync::Arc;
@@ -26,10 +27,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use limen_linux_abi::native::socket::MSG_CMSG_COMPAT;
 use limen_linux_abi::{Errno, raw::general as abi};
 
-const MSG_OOB: u32 = 1;
-const MSG_PEEK: u32 = 2;
+pub(super) const MSG_OOB: u32 = 1;
+pub(super) const MSG_PEEK: u32 = 2;
 pub(super) const MSG_TRUNC: u32 = 0x20;
-const MSG_DONTWAIT: u32 = 0x40;
+pub(super) const MSG_DONTWAIT: u32 = 0x40;
 const MSG_WAITALL: u32 = 0x100;
 const MSG_NOSIGNAL: u32 = 0x4000;
 const MSG_WAITFORONE: u32 = 0x1_0000;
@@ -63,7 +64,7 @@ fn arguments(family: u32, raw: u32, protocol: u32) -> Result<Kind, Errno> {
 }
 
 /// Checks the flags that are passed with a type of socket.
-fn check_type_flags(raw: u32) -> Result<(), Errno> {
+pub(super) fn check_type_flags(raw: u32) -> Result<(), Errno> {
     if raw & !(0xf | abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -78,13 +79,18 @@ fn check_layout(flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Calls `f` with the local socket behind a descriptor, or `other` with a netlink socket. `EBADF`;
+/// `ENOTSOCK`.
 pub(super) fn with<R>(
     fd: i32,
     f: impl FnOnce(&Arc<File>, &Arc<Sock>) -> Result<R, Errno>,
+    other: impl FnOnce(&Arc<File>, &Arc<netlink::Socket>) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     let file = file(fd)?;
-    let sock = unix_file::of(&file)?;
-    f(&file, sock)
+    match unix_file::of(&file) {
+        Ok(sock) => f(&file, sock),
+        Err(_) => other(&file, netlink::file::of(&file)?),
+    }
 }
 
 /// An address, of any family, as the program passed it.
@@ -110,32 +116,36 @@ pub(super) fn write_address(raw: &[u8], addr: usize, len: UserPtr<i32>) -> Resul
 }
 
 fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
-    with(fd, |_, sock| {
-        let address = read_address(addr, len)?;
-        if address == address_of(None) {
-            return bind_anywhere(sock);
-        }
-        let name = name_of(&address)?;
-        if name[0] == 0 {
-            sock.bind(name, None)?;
-            return Ok(0);
-        }
-        if sock.name().is_some() {
-            return Err(Errno::EINVAL);
-        }
-        let new = New {
-            kind: FileType::Socket,
-            mode: 0o777 & !current().fs().umask(),
-            rdev: Dev::default(),
-            target: b"",
-        };
-        let made = with_parent(AT_FDCWD, &name, Errno::EADDRINUSE, |w, last, _| {
-            names::create(&w.cur, last, &w.creds(), &new)
-        });
-        let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
-        sock.bind(name, Some(&**made.inode))?;
-        Ok(0)
-    })
+    with(
+        fd,
+        |_, sock| {
+            let address = read_address(addr, len)?;
+            if address == address_of(None) {
+                return bind_anywhere(sock);
+            }
+            let name = name_of(&address)?;
+            if name[0] == 0 {
+                sock.bind(name, None)?;
+                return Ok(0);
+            }
+            if sock.name().is_some() {
+                return Err(Errno::EINVAL);
+            }
+            let new = New {
+                kind: FileType::Socket,
+                mode: 0o777 & !current().fs().umask(),
+                rdev: Dev::default(),
+                target: b"",
+            };
+            let made = with_parent(AT_FDCWD, &name, Errno::EADDRINUSE, |w, last, _| {
+                names::create(&w.cur, last, &w.creds(), &new)
+            });
+            let made = made.map_err(|e| if e == Errno::EEXIST { Errno::EADDRINUSE } else { e })?;
+            sock.bind(name, Some(&**made.inode))?;
+            Ok(0)
+        },
+        |_, socket| other::bind(socket, addr, len),
+    )
 }
 
 /// Binds a socket without a name to a free abstract name of five hexadecimal digits.
@@ -159,7 +169,8 @@ fn do_accept(fd: i32, addr: usize, len: usize, flags: u32) -> SysResult {
     let files = files();
     files.check_room()?;
     count::may_open()?;
-    let sock = unix_file::of(&file)?.accept(file.nonblocking())?;
+    let sock = unix_file::of(&file).map_err(|e| other::unable(&file, e))?;
+    let sock = sock.accept(file.nonblocking())?;
     let peer = sock.peer_name().ok().flatten();
     let new = unix_file::file(sock, flags);
     if addr != 0 {
@@ -192,26 +203,34 @@ pub(super) fn sending(file: &File, flags: u32, to: Vec<u8>) -> Sending {
 /// `sendto`. `to`: address and length of the receiver's address, 0 for none.
 fn do_send(fd: i32, buf: usize, len: usize, flags: u32, to: (usize, usize)) -> SysResult {
     let mut source = IoSrc::user(buf, len)?;
-    with(fd, |file, sock| {
-        let to = if to.0 == 0 {
-            Vec::new()
-        } else {
-            read_address(to.0, to.1)?
-        };
-        unix_file::send(sock, &mut source, sending(file, flags, to))
-    })
+    with(
+        fd,
+        |file, sock| {
+            let to = if to.0 == 0 {
+                Vec::new()
+            } else {
+                read_address(to.0, to.1)?
+            };
+            unix_file::send(sock, &mut source, sending(file, flags, to))
+        },
+        |file, socket| other::send(file, socket, buf, len, flags, to),
+    )
 }
 
 /// `recvfrom`. `from`: where to write the sender's address and its length, 0 for nowhere.
 fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, from: (usize, usize)) -> SysResult {
     let mut dst = IoDst::user(buf, len)?;
-    with(fd, |file, sock| {
-        let r = unix_file::receive(sock, &mut dst, how(file, flags))?;
-        if from.0 != 0 {
-            write_address(&r.sender(), from.0, UserPtr::new(from.1))?;
-        }
-        Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
-    })
+    with(
+        fd,
+        |file, sock| {
+            let r = unix_file::receive(sock, &mut dst, how(file, flags))?;
+            if from.0 != 0 {
+                write_address(&r.sender(), from.0, UserPtr::new(from.1))?;
+            }
+            Ok(if flags & MSG_TRUNC != 0 { r.full } else { r.len })
+        },
+        |file, socket| other::receive(file, socket, buf, len, flags, from),
+    )
 }
 
 /// The calls of `socketcall`, from number 1 on, each with the number of its arguments.
@@ -251,6 +270,9 @@ crate::syscalls! {
         Errno::from_return_value(result).map_or(Ok(result), Err)
     }
     fn socket(family: u32, raw: u32, protocol: u32) {
+        if family == netlink::AF_NETLINK {
+            return other::open(raw, protocol);
+        }
         let sock = Sock::new(arguments(family, raw, protocol)?);
         count::may_open()?;
         Ok(files().install(unix_file::file(sock, raw), raw & abi::O_CLOEXEC != 0)? as usize)
@@ -260,6 +282,10 @@ crate::syscalls! {
         // An address that cannot be written is reported before descriptors are made.
         let to = UserPtr::<[i32; 2]>::new(to);
         to.write(to.read()?)?;
+        if family == netlink::AF_NETLINK {
+            other::check(raw, protocol)?;
+            return Err(Errno::EOPNOTSUPP);
+        }
         let kind = arguments(family, raw, protocol).map_err(|e| if e == Errno::EAFNOSUPPORT
             && absent::is_known(family) { Errno::EOPNOTSUPP } else { e })?;
         let (a, b) = Sock::pair(kind);
@@ -277,7 +303,7 @@ crate::syscalls! {
         do_bind(fd, addr, len as usize)
     }
     fn listen(fd: i32, backlog: i32) {
-        with(fd, |_, sock| sock.listen(backlog))?;
+        with(fd, |_, sock| sock.listen(backlog), |_, _| Err(Errno::EOPNOTSUPP))?;
         Ok(0)
     }
     fn accept(fd: i32, addr: usize, len: usize) {
@@ -289,7 +315,9 @@ crate::syscalls! {
     fn connect(fd: i32, addr: usize, len: u32) {
         let file = file(fd)?;
         let address = read_address(addr, len as usize)?;
-        let sock = unix_file::of(&file)?;
+        let Ok(sock) = unix_file::of(&file) else {
+            return other::connect(netlink::file::of(&file)?, &address);
+        };
         if sock.kind == Kind::Datagram && address.starts_with(&AF_UNSPEC) {
             sock.leave();
             return Ok(0);
@@ -299,11 +327,13 @@ crate::syscalls! {
         Ok(0)
     }
     fn getsockname(fd: i32, addr: usize, len: UserPtr<i32>) {
-        with(fd, |_, sock| write_address(&address_of(sock.name().as_ref()), addr, len))?;
+        with(fd, |_, sock| write_address(&address_of(sock.name().as_ref()), addr, len),
+            |_, socket| write_address(&socket.address().to_bytes(), addr, len))?;
         Ok(0)
     }
     fn getpeername(fd: i32, addr: usize, len: UserPtr<i32>) {
-        with(fd, |_, sock| write_address(&address_of(sock.peer_name()?.as_ref()), addr, len))?;
+        with(fd, |_, sock| write_address(&address_of(sock.peer_name()?.as_ref()), addr, len),
+            |_, socket| write_address(&socket.peer().to_bytes(), addr, len))?;
         Ok(0)
     }
     fn sendto(fd: i32, buf: usize, len: usize, flags: u32, addr: usize, addr_len: u32) {
@@ -320,29 +350,32 @@ crate::syscalls! {
     }
     fn sendmsg(fd: i32, message: usize, flags: u32) {
         check_layout(flags)?;
-        with(fd, |file, sock| send_message(file, sock, message, flags))
+        with(fd, |file, sock| send_message(file, sock, message, flags),
+            |file, socket| other::send_message(file, socket, message, flags))
     }
     fn recvmsg(fd: i32, message: usize, flags: u32) {
         check_layout(flags)?;
-        with(fd, |file, sock| receive_message(file, sock, message, flags))
+        with(fd, |file, sock| receive_message(file, sock, message, flags),
+            |file, socket| other::receive_message(file, socket, message, flags))
     }
     fn sendmmsg(fd: i32, vector: usize, count: u32, flags: u32) {
         check_layout(flags)?;
-        with(fd, |file, sock| many(vector, count, |at| send_message(file, sock, at, flags)))
+        with(fd, |file, sock| many(vector, count, |at| send_message(file, sock, at, flags)),
+            |file, socket| many(vector, count, |at| other::send_message(file, socket, at, flags)))
     }
     fn recvmmsg/recvmmsg_time64(fd: i32, vector: usize, count: u32, flags: u32, timeout: UserPtr<[Time; 2]>) {
         check_layout(flags)?;
         let timeout = timeout.non_null();
         let end = timeout.map(|at| read_timespec(at).map(deadline_after)).transpose()?;
-        with(fd, |file, sock| {
-            // The timeout is checked between messages only: waiting for one message may take longer.
+        // The timeout is checked between messages only: waiting for one message may take longer.
+        let receive_many = |one: &dyn Fn(usize, u32) -> SysResult| {
             let mut flags = flags;
             let mut first = true;
             let done = many(vector, count, |at| {
                 if !first && end.is_some_and(|end| now_ns() >= end) {
                     return Err(Errno::EAGAIN);
                 }
-                let len = receive_message(file, sock, at, flags)?;
+                let len = one(at, flags)?;
                 first = false;
                 if flags & MSG_WAITFORONE != 0 {
                     flags |= MSG_DONTWAIT;
@@ -353,7 +386,9 @@ crate::syscalls! {
                 write_timespec(at, end.saturating_sub(now_ns()))?;
             }
             Ok(done)
-        })
+        };
+        with(fd, |file, sock| receive_many(&|at, flags| receive_message(file, sock, at, flags)),
+            |file, socket| receive_many(&|at, flags| other::receive_message(file, socket, at, flags)))
     }
     fn shutdown(fd: i32, direction: u32) {
         with(fd, |_, sock| {
@@ -362,7 +397,7 @@ crate::syscalls! {
             }
             sock.shutdown(direction != 1, direction != 0);
             Ok(0)
-        })
+        }, |_, _| Err(Errno::EOPNOTSUPP))
     }
     fn getsockopt(fd: i32, level: i32, name: u32, value: usize, len: usize) {
         get_option(fd, level, name, value, len)

@@ -48,7 +48,7 @@ const SO_SNDTIMEO_NEW: u32 = 67;
 const LEAST_BUFFER: [i32; 2] = [4608, 2304];
 
 /// A time as two words of `word` bytes each.
-fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
+pub(super) fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
     [ns / NSEC_PER_SEC, ns % NSEC_PER_SEC / per_unit]
         .iter()
         .flat_map(|w| w.to_le_bytes().into_iter().take(word))
@@ -69,55 +69,59 @@ pub(super) fn timestamp(option: u32, ns: u64) -> Vec<u8> {
 
 /// `getsockopt`.
 pub(super) fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usize) -> SysResult {
-    with(fd, |_, sock| {
-        if level != SOL_SOCKET {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let room = usize::try_from(UserPtr::<i32>::new(len).read()?).map_err(|_| Errno::EINVAL)?;
-        let time = |which: usize, word: usize| time_words(sock.timeout(which).unwrap_or(0), 1000, word);
-        let int = |n: i32| n.to_ne_bytes().to_vec();
-        let words = |all: &[u32]| -> Vec<u8> { all.iter().flat_map(|w| w.to_ne_bytes()).collect() };
-        let data = match name {
-            SO_TYPE => int(sock.kind as i32),
-            SO_ERROR => int(sock.take_error().map_or(0, |e| i32::from(e.get()))),
-            SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
-            | SO_NO_CHECK | SO_PRIORITY | SO_REUSEPORT | SO_PASSSEC => int(sock.kept(name).unwrap_or(0)),
-            SO_SNDBUF | SO_RCVBUF => int(sock.kept(name).unwrap_or(BUFFER)),
-            SO_LINGER => words(&sock.linger()),
-            SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
-                int(i32::from(sock.timestamp() == Some(name)))
+    with(
+        fd,
+        |_, sock| {
+            if level != SOL_SOCKET {
+                return Err(Errno::EOPNOTSUPP);
             }
-            SO_PASSCRED => int(i32::from(sock.pass_cred())),
-            SO_PEERCRED => words(&sock.peer_identity().cred),
-            SO_PEERGROUPS => {
-                let groups = sock.peer_identity().groups.ok_or(Errno::ENODATA)?;
-                let size = size_of_val(&groups[..]);
-                UserPtr::<i32>::new(len).write(size as i32)?;
-                if size > room {
-                    return Err(Errno::ERANGE);
+            let room = usize::try_from(UserPtr::<i32>::new(len).read()?).map_err(|_| Errno::EINVAL)?;
+            let time = |which: usize, word: usize| time_words(sock.timeout(which).unwrap_or(0), 1000, word);
+            let int = |n: i32| n.to_ne_bytes().to_vec();
+            let words = |all: &[u32]| -> Vec<u8> { all.iter().flat_map(|w| w.to_ne_bytes()).collect() };
+            let data = match name {
+                SO_TYPE => int(sock.kind as i32),
+                SO_ERROR => int(sock.take_error().map_or(0, |e| i32::from(e.get()))),
+                SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
+                | SO_NO_CHECK | SO_PRIORITY | SO_REUSEPORT | SO_PASSSEC => int(sock.kept(name).unwrap_or(0)),
+                SO_SNDBUF | SO_RCVBUF => int(sock.kept(name).unwrap_or(BUFFER)),
+                SO_LINGER => words(&sock.linger()),
+                SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                    int(i32::from(sock.timestamp() == Some(name)))
                 }
-                for (n, gid) in groups.iter().enumerate() {
-                    UserPtr::<u32>::new(value).add(n).write(*gid)?;
+                SO_PASSCRED => int(i32::from(sock.pass_cred())),
+                SO_PEERCRED => words(&sock.peer_identity().cred),
+                SO_PEERGROUPS => {
+                    let groups = sock.peer_identity().groups.ok_or(Errno::ENODATA)?;
+                    let size = size_of_val(&groups[..]);
+                    UserPtr::<i32>::new(len).write(size as i32)?;
+                    if size > room {
+                        return Err(Errno::ERANGE);
+                    }
+                    for (n, gid) in groups.iter().enumerate() {
+                        UserPtr::<u32>::new(value).add(n).write(*gid)?;
+                    }
+                    return Ok(0);
                 }
-                return Ok(0);
-            }
-            SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => time(usize::from(name == SO_SNDTIMEO_OLD), WORD),
-            SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => time(usize::from(name == SO_SNDTIMEO_NEW), 8),
-            SO_RCVLOWAT | SO_SNDLOWAT => int(1),
-            SO_ACCEPTCONN => int(i32::from(sock.is_listening())),
-            SO_PROTOCOL => int(0),
-            SO_DOMAIN => int(AF_UNIX as i32),
-            _ => return Err(Errno::ENOPROTOOPT),
-        };
-        let n = data.len().min(room);
-        write_bytes(value, &data[..n])?;
-        UserPtr::<i32>::new(len).write(n as i32)?;
-        Ok(0)
-    })
+                SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => time(usize::from(name == SO_SNDTIMEO_OLD), WORD),
+                SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => time(usize::from(name == SO_SNDTIMEO_NEW), 8),
+                SO_RCVLOWAT | SO_SNDLOWAT => int(1),
+                SO_ACCEPTCONN => int(i32::from(sock.is_listening())),
+                SO_PROTOCOL => int(0),
+                SO_DOMAIN => int(AF_UNIX as i32),
+                _ => return Err(Errno::ENOPROTOOPT),
+            };
+            let n = data.len().min(room);
+            write_bytes(value, &data[..n])?;
+            UserPtr::<i32>::new(len).write(n as i32)?;
+            Ok(0)
+        },
+        |_, socket| super::netlink::get_option(socket, level, name, value, len),
+    )
 }
 
 /// The value of a timeout option. `None`: 0, no timeout. A negative value is an immediate timeout.
-fn read_timeout<T: TimeWord>(value: usize, len: usize) -> Result<Option<u64>, Errno> {
+pub(super) fn read_timeout<T: TimeWord>(value: usize, len: usize) -> Result<Option<u64>, Errno> {
     if len < size_of::<[T; 2]>() {
         return Err(Errno::EINVAL);
     }
@@ -136,54 +140,60 @@ fn read_timeout<T: TimeWord>(value: usize, len: usize) -> Result<Option<u64>, Er
 /// `setsockopt`.
 pub(super) fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32) -> SysResult {
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
-    with(fd, |_, sock| {
-        if level != SOL_SOCKET {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if len < 4 {
-            return Err(Errno::EINVAL);
-        }
-        let n = UserPtr::<i32>::new(value).read()?;
-        let capable = |cap| current().creds().capable(cap);
-        // Doubled as on Linux, for what the kernel needs to store the bytes.
-        let buffer = |which: u32, n: i32| {
-            n.saturating_mul(2)
-                .max(LEAST_BUFFER[usize::from(which == SO_RCVBUF)])
-        };
-        match name {
-            SO_PASSCRED => sock.set_pass_cred(n != 0),
-            SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
-                sock.set_timestamp((n != 0).then_some(name));
+    with(
+        fd,
+        |_, sock| {
+            if level != SOL_SOCKET {
+                return Err(Errno::EOPNOTSUPP);
             }
-            SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => {
-                let ns = read_timeout::<isize>(value, len)?;
-                sock.set_timeout(usize::from(name == SO_SNDTIMEO_OLD), ns);
+            if len < 4 {
+                return Err(Errno::EINVAL);
             }
-            SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => {
-                let ns = read_timeout::<i64>(value, len)?;
-                sock.set_timeout(usize::from(name == SO_SNDTIMEO_NEW), ns);
+            let n = UserPtr::<i32>::new(value).read()?;
+            let capable = |cap| current().creds().capable(cap);
+            // Doubled as on Linux, for what the kernel needs to store the bytes.
+            let buffer = |which: u32, n: i32| {
+                n.saturating_mul(2)
+                    .max(LEAST_BUFFER[usize::from(which == SO_RCVBUF)])
+            };
+            match name {
+                SO_PASSCRED => sock.set_pass_cred(n != 0),
+                SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                    sock.set_timestamp((n != 0).then_some(name));
+                }
+                SO_RCVTIMEO_OLD | SO_SNDTIMEO_OLD => {
+                    let ns = read_timeout::<isize>(value, len)?;
+                    sock.set_timeout(usize::from(name == SO_SNDTIMEO_OLD), ns);
+                }
+                SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => {
+                    let ns = read_timeout::<i64>(value, len)?;
+                    sock.set_timeout(usize::from(name == SO_SNDTIMEO_NEW), ns);
+                }
+                SO_RCVLOWAT => {}
+                SO_DEBUG if n != 0 && !capable(cap::NET_ADMIN) => return Err(Errno::EACCES),
+                SO_REUSEPORT if n != 0 => return Err(Errno::EOPNOTSUPP),
+                SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
+                | SO_NO_CHECK | SO_REUSEPORT | SO_PASSSEC => sock.keep(name, i32::from(n != 0)),
+                SO_PRIORITY
+                    if !(0..=6).contains(&n) && !capable(cap::NET_ADMIN) && !capable(cap::NET_RAW) =>
+                {
+                    return Err(Errno::EPERM);
+                }
+                SO_PRIORITY => sock.keep(name, n),
+                SO_LINGER if len < size_of::<[u32; 2]>() => return Err(Errno::EINVAL),
+                SO_LINGER => {
+                    let [on, time] = UserPtr::<[u32; 2]>::new(value).read()?;
+                    sock.set_linger([u32::from(on != 0), time]);
+                }
+                SO_SNDBUFFORCE | SO_RCVBUFFORCE if !capable(cap::NET_ADMIN) => return Err(Errno::EPERM),
+                SO_SNDBUFFORCE => sock.keep(SO_SNDBUF, buffer(SO_SNDBUF, n.max(0))),
+                SO_RCVBUFFORCE => sock.keep(SO_RCVBUF, buffer(SO_RCVBUF, n.max(0))),
+                // A negative size is taken as a large one.
+                SO_SNDBUF | SO_RCVBUF => sock.keep(name, buffer(name, (n as u32).min(BUFFER as u32) as i32)),
+                _ => return Err(Errno::ENOPROTOOPT),
             }
-            SO_RCVLOWAT => {}
-            SO_DEBUG if n != 0 && !capable(cap::NET_ADMIN) => return Err(Errno::EACCES),
-            SO_REUSEPORT if n != 0 => return Err(Errno::EOPNOTSUPP),
-            SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
-            | SO_NO_CHECK | SO_REUSEPORT | SO_PASSSEC => sock.keep(name, i32::from(n != 0)),
-            SO_PRIORITY if !(0..=6).contains(&n) && !capable(cap::NET_ADMIN) && !capable(cap::NET_RAW) => {
-                return Err(Errno::EPERM);
-            }
-            SO_PRIORITY => sock.keep(name, n),
-            SO_LINGER if len < size_of::<[u32; 2]>() => return Err(Errno::EINVAL),
-            SO_LINGER => {
-                let [on, time] = UserPtr::<[u32; 2]>::new(value).read()?;
-                sock.set_linger([u32::from(on != 0), time]);
-            }
-            SO_SNDBUFFORCE | SO_RCVBUFFORCE if !capable(cap::NET_ADMIN) => return Err(Errno::EPERM),
-            SO_SNDBUFFORCE => sock.keep(SO_SNDBUF, buffer(SO_SNDBUF, n.max(0))),
-            SO_RCVBUFFORCE => sock.keep(SO_RCVBUF, buffer(SO_RCVBUF, n.max(0))),
-            // A negative size is taken as a large one.
-            SO_SNDBUF | SO_RCVBUF => sock.keep(name, buffer(name, (n as u32).min(BUFFER as u32) as i32)),
-            _ => return Err(Errno::ENOPROTOOPT),
-        }
-        Ok(0)
-    })
+            Ok(0)
+        },
+        |_, socket| super::netlink::set_option(socket, level, name, value, len),
+    )
 }

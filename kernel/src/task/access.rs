@@ -58,6 +58,7 @@ pub fn may_signal(process: &Process, theirs: &Creds, sig: Option<u32>) -> Result
         || me.with_creds(|mine| may_send(mine, theirs))
         || sig == Some(SIGCONT) && me.process.sid() == process.sid()
     {
+        super::audit::signals(process.tgid, sig);
         Ok(())
     } else {
         Err(Errno::EPERM)

@@ -41,9 +41,12 @@ pub mod cap {
     pub const SYS_TTY_CONFIG: u32 = 26;
     pub const MKNOD: u32 = 27;
     pub const LEASE: u32 = 28;
+    pub const AUDIT_WRITE: u32 = 29;
+    pub const AUDIT_CONTROL: u32 = 30;
     pub const SETFCAP: u32 = 31;
     pub const SYSLOG: u32 = 34;
     pub const WAKE_ALARM: u32 = 35;
+    pub const AUDIT_READ: u32 = 37;
     pub const CHECKPOINT_RESTORE: u32 = 40;
 }
 

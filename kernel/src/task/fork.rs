@@ -328,6 +328,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         .store(parent.personality.load(Ordering::Relaxed), Ordering::Relaxed);
     task.inherit_timer_slack(&parent);
     task.inherit_io(&parent, flags.contains(F::IO));
+    super::audit::inherit(&parent, &task);
     crate::rseq::fork(&parent, &task, !flags.contains(F::VM));
     let vfork = flags.contains(F::VFORK).then(|| {
         Arc::new(VforkDone {
@@ -353,6 +354,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         ptrace::inherit(&parent, &task);
     }
     super::events::may_trace_calls(&task);
+    super::audit::may_begin(&task);
     super::events::forked(&parent, &task, flags.bits());
     if let Some(pidfd) = pidfd {
         pidfd.open();

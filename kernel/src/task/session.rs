@@ -13,6 +13,8 @@ use limen_range_tree::{Node, NodeBox, Place, Range, RangeTree};
 pub trait Terminal: Send + Sync {
     /// `tty_nr` of `/proc/pid/stat`: the device number, packed as `new_encode_dev` does.
     fn number(&self) -> u32;
+    /// Its name, as in `/dev`.
+    fn name(&self) -> &str;
     /// The id of the foreground process group, 0 for none.
     fn foreground(&self) -> i32;
     /// The session's leader exits: forgets session and foreground group. The caller sends the signals.

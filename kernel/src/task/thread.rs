@@ -167,6 +167,8 @@ pub struct Task {
     pub dispatch: super::dispatch::UserDispatch,
     /// Who traces it, and its stops for that.
     pub trace: super::ptrace::Trace,
+    /// Its part of audit.
+    pub audit: super::audit::Audit,
 }
 
 /// What a new thread is made of. What it shares with its parent is an `Arc` of the same object.
@@ -242,6 +244,7 @@ impl Task {
             seccomp: super::seccomp::Seccomp::new(),
             dispatch: super::dispatch::UserDispatch::new(),
             trace: super::ptrace::Trace::new(),
+            audit: super::audit::Audit::new(),
         })
     }
 

@@ -230,6 +230,12 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     fn tracepoint_exit(&self, frame: &mut Frame) {
         crate::tracing::event::calls::exit(frame);
     }
+    fn audit_enter(&self, frame: &Frame) {
+        crate::audit::call::enter(frame);
+    }
+    fn audit_exit(&self, frame: &Frame) {
+        crate::audit::call::exit(frame);
+    }
     fn rseq_slice_end(&self, frame: &mut Frame) {
         crate::rseq::ended_by_call(frame);
     }

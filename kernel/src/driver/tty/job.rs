@@ -15,6 +15,9 @@ impl Terminal for Tty {
         let (major, minor) = self.dev;
         minor & 0xff | major << 8 | (minor & !0xff) << 12
     }
+    fn name(&self) -> &str {
+        Tty::name(self)
+    }
     fn foreground(&self) -> i32 {
         self.job.lock().foreground
     }

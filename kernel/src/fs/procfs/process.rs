@@ -8,6 +8,7 @@ use crate::fs::pseudo::{Directory, Node, Text, parse};
 use crate::mm::AddressSpace;
 use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
+use crate::task::audit;
 use crate::task::creds::{Creds, cap};
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
@@ -203,6 +204,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("io", FileType::Regular, |s| private(s, status::io)),
     ("limits", FileType::Regular, |s| text(s, status::limits)),
+    ("loginuid", FileType::Regular, login),
     ("maps", FileType::Regular, |s| memory::mappings(s, memory::maps)),
     ("mem", FileType::Regular, memory::mem),
     ("mountinfo", FileType::Regular, |s| {
@@ -232,6 +234,11 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
     ("setgroups", FileType::Regular, |s| {
         text(s, |_, out| line(out, "allow"))
+    }),
+    ("sessionid", FileType::Regular, |s| {
+        text(s, |s, out| {
+            write!(out, "{}", s.living()?.audit.session()).map_err(|_| Errno::ENOMEM)
+        })
     }),
     ("smaps", FileType::Regular, |s| memory::mappings(s, memory::smaps)),
     ("smaps_rollup", FileType::Regular, |s| {
@@ -324,6 +331,24 @@ fn set_oom_score_adj(subject: &Subject, new: i32, old_way: bool) -> Result<(), E
             .for_each(|p| set(&p));
     }
     Ok(())
+}
+
+/// `loginuid`: the user who logged in. A thread sets its own.
+fn login(subject: &Subject) -> Node {
+    let (reader, writer) = (subject.clone(), subject.clone());
+    Node::setting(
+        move |out| {
+            let _ = write!(out, "{}", reader.living()?.audit.login());
+            Ok(())
+        },
+        move |text| {
+            let task = writer.living()?;
+            if !core::ptr::eq(&*task, &**current()) {
+                return Err(Errno::EPERM);
+            }
+            audit::log_in(&task, parse(text)?)
+        },
+    )
 }
 
 fn oom_score_adj(subject: &Subject) -> Node {

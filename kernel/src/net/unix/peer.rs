@@ -10,7 +10,7 @@ use limen_linux_abi::Errno;
 pub type Cred = [u32; 3];
 
 /// The running process's, as receivers see them: with its real ids.
-pub(super) fn sender_cred() -> Cred {
+pub(in crate::net) fn sender_cred() -> Cred {
     let task = current();
     let creds = task.creds();
     [task.tgid() as u32, creds.uid, creds.gid]

@@ -59,6 +59,7 @@ const ASKING: &[&str] = &[
     "listening",
     "dispatched",
     "ptraced",
+    "audited",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

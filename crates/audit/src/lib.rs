@@ -1,0 +1,28 @@
+//! Audit (`linux/audit.h`): rules as `auditctl` hands them over, which calls of whom they mean, status and
+//! features, and how texts stand in records. The kernel knows threads; all decisions about rules are here.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod field;
+mod matching;
+mod rule;
+mod status;
+pub mod text;
+
+pub use matching::{Facts, Ids};
+pub use rule::{Action, List, Rule};
+pub use status::{Features, Rate, STATUS_SIZE, Status, TtyStatus, feature, set};
+
+/// Why a rule is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// `EINVAL`.
+    Invalid,
+    /// `ENAMETOOLONG`: a text is longer than a path can be.
+    LongText,
+    /// There is no memory.
+    NoMemory,
+}

@@ -1,0 +1,92 @@
+//! Which calls a rule means.
+
+use crate::field::{Field, Op, Value, what};
+
+/// The ids of a thread's user and group: real, effective, saved, and for files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the type says it")]
+pub struct Ids {
+    pub uid: [u32; 4],
+    pub gid: [u32; 4],
+}
+
+/// What rules can ask of a thread, and of the call that it ends.
+pub trait Facts {
+    /// Its ids.
+    fn ids(&self) -> Ids;
+    /// Whether the group is among its further groups.
+    fn in_group(&self, gid: u32) -> bool;
+    /// The number of another field. `None`: it has none, and nothing that is said of it is true.
+    fn number(&self, field: u32) -> Option<u32>;
+    /// The call's result. `None`: there is no call, or it has none.
+    fn exit(&self) -> Option<i64>;
+    /// Whether its program is the file with this path.
+    fn is_exe(&self, path: &[u8]) -> bool;
+}
+
+const UNSET: u32 = u32::MAX;
+
+/// Whether what a field says is true.
+pub(crate) fn holds(field: &Field, facts: &impl Facts) -> bool {
+    let op = field.op;
+    let number = field.number();
+    let ids = facts.ids();
+    match field.what {
+        what::FILTERKEY => true,
+        what::UID..=what::FSUID => op.holds(ids.uid[(field.what - what::UID) as usize], number),
+        what::GID..=what::FSGID => {
+            let of = ids.gid[(field.what - what::GID) as usize];
+            let further = matches!(field.what, what::GID | what::EGID) && facts.in_group(number);
+            match op {
+                Op::Equal => of == number || further,
+                Op::NotEqual => of != number && !further,
+                _ => op.holds(of, number),
+            }
+        }
+        what::LOGINUID_SET => {
+            let is_set = facts.number(what::LOGINUID).is_some_and(|uid| uid != UNSET);
+            op.holds(u32::from(is_set), number)
+        }
+        what::EXIT => facts
+            .exit()
+            .is_some_and(|exit| op.holds(exit, number.cast_signed().into())),
+        what::SUCCESS => {
+            let exit = facts.exit();
+            exit.is_some_and(|exit| op.holds(u32::from(exit >= 0), u32::from(number != 0)))
+        }
+        what::EXE => match &field.value {
+            Value::Text(path) => op.holds_if(facts.is_exe(path)),
+            Value::Number(_) => false,
+        },
+        what::FIELD_COMPARE => compared(number, &ids, facts).is_some_and(|(a, b)| op.holds(a, b)),
+        // There is no security module whose labels these could be.
+        what::SUBJ_USER..=what::SUBJ_CLR | what::OBJ_USER..=what::OBJ_LEV_HIGH => false,
+        other => facts.number(other).is_some_and(|is| op.holds(is, number)),
+    }
+}
+
+/// The two ids that a comparison of fields means. `None`: one of them is an object's.
+fn compared(which: u32, ids: &Ids, facts: &impl Facts) -> Option<(u32, u32)> {
+    let [uid, euid, suid, fsuid] = ids.uid;
+    let [gid, egid, sgid, fsgid] = ids.gid;
+    let auid = facts.number(what::LOGINUID)?;
+    Some(match which {
+        10 => (uid, auid),
+        11 => (uid, euid),
+        12 => (uid, fsuid),
+        13 => (uid, suid),
+        14 => (auid, fsuid),
+        15 => (auid, suid),
+        16 => (auid, euid),
+        17 => (euid, suid),
+        18 => (euid, fsuid),
+        19 => (suid, fsuid),
+        20 => (gid, egid),
+        21 => (gid, fsgid),
+        22 => (gid, sgid),
+        23 => (egid, fsgid),
+        24 => (egid, sgid),
+        25 => (sgid, fsgid),
+        _ => return None,
+    })
+}

@@ -1,0 +1,169 @@
+//! Records about calls: those that rules want at a call's end, and those of seccomp.
+
+use super::record::{self, Program, Stamp, kind};
+use super::rules::{self, Subject};
+use super::settings;
+use crate::arch::AUDIT_ARCH;
+use crate::arch::frame::Frame;
+use crate::task::{CurrentTask, Task, audit, current};
+use crate::time::realtime_ns;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+use limen_audit::text::OrNull;
+use limen_audit::{Action, List};
+use limen_entry::Frame as _;
+use limen_linux_abi::Errno;
+
+/// How much of a program's arguments is recorded (`MAX_PROCTITLE_AUDIT_LEN`).
+const MAX_TITLE: usize = 128;
+
+/// The running thread begins a call.
+pub fn enter(frame: &Frame) {
+    let arguments = core::array::from_fn(|n| frame.arg(n));
+    let number = frame.syscall_number() as usize;
+    current()
+        .audit
+        .begin(number, arguments, realtime_ns() / 1_000_000);
+}
+
+/// It ends the call. May sleep.
+pub fn exit(frame: &Frame) {
+    let task = current();
+    let Some(call) = task.audit.call() else { return };
+    if settings::enabled() != settings::OFF {
+        let result = told(frame.result());
+        let mut subject = Subject::new(&task);
+        subject.call = Some((call.arguments, Some(result)));
+        // The daemon's own calls would have records without end.
+        let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
+        let rule = match own {
+            true => None,
+            false => rules::first(List::Exit, Some(call.number as u32), &subject),
+        };
+        let wanted = rule.as_ref().is_some_and(|rule| rule.action == Action::Always);
+        if wanted || call.serial != 0 {
+            let key = rule.as_ref().filter(|_| wanted).and_then(|rule| rule.key());
+            write(&task, &call, result, key);
+        }
+    }
+    task.audit.end();
+}
+
+/// The result that a program gets: a call that is to be restarted was interrupted.
+fn told(result: usize) -> isize {
+    match Errno::from_return_value(result) {
+        Some(errno) if errno.restart().is_some() => Errno::EINTR.to_return_value() as isize,
+        _ => result as isize,
+    }
+}
+
+/// A name for the terminal of a thread's session.
+pub struct Tty(Option<String>);
+
+impl fmt::Display for Tty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_deref().unwrap_or("(none)"))
+    }
+}
+
+/// The terminal of a thread's session.
+pub fn terminal(task: &Task) -> Tty {
+    let terminal = task.process.group().session.terminal();
+    Tty(terminal.map(|terminal| terminal.name().replace('/', "")))
+}
+
+#[cold]
+#[inline(never)]
+fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8]>) {
+    let stamp = Stamp::now();
+    let write = |what: u16, args: fmt::Arguments<'_>| {
+        if rules::wants(what) {
+            record::write_in(stamp, what, args);
+        }
+    };
+    let creds = task.creds();
+    let [a0, a1, a2, a3] = call.arguments;
+    let personality = task.personality.load(Relaxed);
+    write(
+        kind::SYSCALL,
+        format_args!(
+            "arch={AUDIT_ARCH:x} syscall={}{} success={} exit={result} a0={a0:x} a1={a1:x} a2={a2:x} \
+             a3={a3:x} items=0 ppid={} pid={} auid={} uid={} gid={} euid={} suid={} fsuid={} egid={} \
+             sgid={} fsgid={} tty={} ses={} {} key={}",
+            call.number as i32,
+            Personality(personality),
+            if result < 0 { "no" } else { "yes" },
+            task.process.ppid.load(Relaxed),
+            task.tgid(),
+            task.audit.login(),
+            creds.uid,
+            creds.gid,
+            creds.euid,
+            creds.suid,
+            creds.fsuid,
+            creds.egid,
+            creds.sgid,
+            creds.fsgid,
+            terminal(task),
+            task.audit.session(),
+            Program(task),
+            OrNull(key),
+        ),
+    );
+    let title = title(task);
+    write(
+        kind::PROCTITLE,
+        format_args!("proctitle={}", OrNull(title.as_deref())),
+    );
+    write(kind::EOE, format_args!(""));
+}
+
+/// ` per=...` unless it is Linux's usual one.
+struct Personality(u32);
+
+impl fmt::Display for Personality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            other => write!(f, " per={other:x}"),
+        }
+    }
+}
+
+/// The beginning of the program's arguments. `None`: it has none.
+fn title(task: &CurrentTask) -> Option<Vec<u8>> {
+    let mm = task.mm()?;
+    let layout = mm.layout();
+    let len = layout.arg_end.saturating_sub(layout.arg_start).min(MAX_TITLE);
+    let mut bytes = crate::mm::copy::zeroed(len).ok()?;
+    let read = mm.access_remote(layout.arg_start, &mut bytes, false, false);
+    bytes.truncate(read);
+    // As Linux does: what ends with a zero byte is told without it.
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    (!bytes.is_empty()).then_some(bytes)
+}
+
+/// A call of the running thread about which seccomp decided. `signal`: what the thread gets, or 0. May sleep.
+pub fn seccomp(data: &limen_bpf::Data, signal: u32, action: limen_bpf::Action) {
+    let task = current();
+    let (uid, gid) = task.with_creds(|creds| (creds.uid, creds.gid));
+    record::write(
+        kind::SECCOMP,
+        format_args!(
+            "auid={} uid={uid} gid={gid} ses={} pid={} {} sig={signal} arch={:x} syscall={} compat=0 \
+             ip={:#x} code={:#x}",
+            task.audit.login(),
+            task.audit.session(),
+            task.tgid(),
+            Program(&task),
+            data.arch,
+            data.nr,
+            data.instruction_pointer,
+            action.raw(),
+        ),
+    );
+}

@@ -1,0 +1,146 @@
+//! Making records.
+
+use super::{queue, rules, settings};
+use crate::task::audit::UNSET;
+use crate::task::{Task, current};
+use crate::time::realtime_ns;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use limen_audit::text::{OrNull, Untrusted};
+
+/// Kinds of records.
+pub mod kind {
+    pub const LOGIN: u16 = 1006;
+    pub const SYSCALL: u16 = 1300;
+    pub const CONFIG_CHANGE: u16 = 1305;
+    pub const EOE: u16 = 1320;
+    pub const SECCOMP: u16 = 1326;
+    pub const PROCTITLE: u16 = 1327;
+    pub const FEATURE_CHANGE: u16 = 1328;
+    pub const KERNEL: u16 = 2000;
+}
+
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// The number of an event. Not 0.
+fn new_serial() -> u32 {
+    match SERIAL.fetch_add(1, Relaxed).wrapping_add(1) {
+        0 => SERIAL.fetch_add(1, Relaxed).wrapping_add(1),
+        serial => serial,
+    }
+}
+
+/// A text that grows with what is written; an error is that there is no memory.
+#[derive(Default)]
+pub struct Text(pub Vec<u8>);
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        crate::mm::reserve::room(&mut self.0, text.len()).map_err(|_| fmt::Error)?;
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// When and in which event a record is.
+#[derive(Clone, Copy)]
+pub struct Stamp {
+    pub ms: u64,
+    pub serial: u32,
+}
+
+impl Stamp {
+    /// The event of the call that the running thread makes, if its begin was seen: it has records then. Else
+    /// a new one.
+    pub fn now() -> Self {
+        let task = current();
+        match task.audit.call() {
+            Some(call) => {
+                let serial = match call.serial {
+                    0 => new_serial(),
+                    serial => serial,
+                };
+                task.audit.set_serial(serial);
+                Self {
+                    ms: call.begun_ms,
+                    serial,
+                }
+            }
+            None => Self {
+                ms: realtime_ns() / 1_000_000,
+                serial: new_serial(),
+            },
+        }
+    }
+}
+
+/// Makes a record. May sleep, if too many wait.
+pub fn write(kind: u16, args: fmt::Arguments<'_>) {
+    if settings::exists() && rules::wants(kind) {
+        write_in(Stamp::now(), kind, args);
+    }
+}
+
+/// [`write`] in an event, whatever rules say.
+pub fn write_in(stamp: Stamp, kind: u16, args: fmt::Arguments<'_>) {
+    let mut text = Text::default();
+    let Stamp { ms, serial } = stamp;
+    let header = format_args!("audit({}.{:03}:{serial}): ", ms / 1000, ms % 1000);
+    let done = text.write_fmt(header).and_then(|()| text.write_fmt(args));
+    match done {
+        Ok(()) => queue::put(kind, text.0),
+        Err(fmt::Error) => queue::lost("out of memory in audit_log_start"),
+    }
+}
+
+/// `auid=... ses=...` of the running thread.
+pub struct Session;
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = current();
+        write!(f, "auid={} ses={}", task.audit.login(), task.audit.session())
+    }
+}
+
+/// `comm=... exe=...` of a thread.
+pub struct Program<'a>(pub &'a Task);
+
+impl fmt::Display for Program<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let comm = self.0.comm();
+        let comm = comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        let exe = self.0.process.exe().and_then(|exe| exe.path.display().ok());
+        write!(f, "comm={} exe={}", Untrusted(comm), OrNull(exe.as_deref()))
+    }
+}
+
+/// The running thread changes a setting, or may not.
+pub fn config_change(what: &str, new: u32, old: u32, allowed: bool) {
+    write(
+        kind::CONFIG_CHANGE,
+        format_args!(
+            "op=set {what}={new} old={old} {Session} res={}",
+            u32::from(allowed)
+        ),
+    );
+}
+
+/// Audit has begun.
+pub fn initialized(on: bool) {
+    let stamp = Stamp {
+        ms: realtime_ns() / 1_000_000,
+        serial: new_serial(),
+    };
+    write_in(
+        stamp,
+        kind::KERNEL,
+        format_args!("state=initialized audit_enabled={} res=1", u32::from(on)),
+    );
+}
+
+/// Whether a user is one.
+pub fn is_set(user: u32) -> bool {
+    user != UNSET
+}

@@ -1,0 +1,403 @@
+//! What programs ask for over netlink.
+
+use super::queue::{self, PROTOCOL, READLOG};
+use super::record::{self, Session, kind};
+use super::rules::{self, Subject};
+use super::settings::{self, Daemon, LOCKED, OFF};
+use crate::net::netlink::{self, Datagram, Dump, Protocol, Socket};
+use crate::sync::Mutex;
+use crate::task::creds::cap;
+use crate::task::current;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use limen_audit::text::{OrNull, Untrusted};
+use limen_audit::{Action, Features, List, Rule, Status, TtyStatus, feature, set};
+use limen_linux_abi::Errno;
+use limen_netlink::{Header, Message, NoMemory, packed};
+
+/// Kinds of messages.
+const GET: u16 = 1000;
+const SET: u16 = 1001;
+const OLD_LIST: u16 = 1002;
+const OLD_DEL: u16 = 1004;
+const USER: u16 = 1005;
+const SIGNAL_INFO: u16 = 1010;
+const ADD_RULE: u16 = 1011;
+const DEL_RULE: u16 = 1012;
+const LIST_RULES: u16 = 1013;
+const TRIM: u16 = 1014;
+const TTY_GET: u16 = 1016;
+const TTY_SET: u16 = 1017;
+const SET_FEATURE: u16 = 1018;
+const GET_FEATURE: u16 = 1019;
+const FIRST_USER: u16 = 1100;
+const USER_AVC: u16 = 1107;
+const USER_TTY: u16 = 1124;
+const LAST_USER: u16 = 1199;
+const FIRST_USER2: u16 = 2100;
+const LAST_USER2: u16 = 2999;
+/// How much of a program's text a record has.
+const MAX_TEXT: usize = 8560;
+/// What `auditctl` is told that this kernel can do.
+const ABLE: u32 = feature::BACKLOG_LIMIT
+    | feature::BACKLOG_WAIT_TIME
+    | feature::EXECUTABLE_PATH
+    | feature::EXCLUDE_EXTEND
+    | feature::SESSIONID_FILTER
+    | feature::LOST_RESET;
+
+struct Audit;
+
+/// One request after the other.
+static REQUESTS: Mutex<()> = Mutex::new(());
+pub fn init() {
+    netlink::register(PROTOCOL, &Audit);
+}
+
+/// Sends an answer.
+fn reply(to: &Socket, seq: u32, kind: u16, data: &[u8]) -> Result<(), Errno> {
+    let header = Header {
+        kind,
+        seq,
+        port: to.port(),
+        ..Header::default()
+    };
+    let bytes = packed(header, &[data]).map_err(|NoMemory| Errno::ENOMEM)?;
+    // What does not fit is lost, and the program is told that.
+    let _ = to.deliver(Datagram::of_kernel(bytes, 0));
+    Ok(())
+}
+
+/// The list of rules, one after the other, and its end.
+struct Rules {
+    rules: alloc::vec::IntoIter<Arc<Rule>>,
+    header: Header,
+    done: bool,
+}
+
+impl Dump for Rules {
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Errno> {
+        let bytes = match self.rules.next() {
+            Some(rule) => {
+                let data = rule.to_bytes().map_err(|_| Errno::ENOMEM)?;
+                packed(
+                    Header {
+                        kind: LIST_RULES,
+                        ..self.header
+                    },
+                    &[&data],
+                )
+            }
+            None if self.done => return Ok(None),
+            None => {
+                self.done = true;
+                packed(
+                    Header {
+                        kind: limen_netlink::kind::DONE,
+                        ..self.header
+                    },
+                    &[],
+                )
+            }
+        };
+        bytes.map(Some).map_err(|NoMemory| Errno::ENOMEM)
+    }
+}
+
+/// What the running thread may ask for.
+fn may(kind: u16) -> Result<(), Errno> {
+    let needs = match kind {
+        OLD_LIST..=OLD_DEL => return Err(Errno::EOPNOTSUPP),
+        GET | SET | SIGNAL_INFO..=GET_FEATURE => cap::AUDIT_CONTROL,
+        USER | FIRST_USER..=LAST_USER | FIRST_USER2..=LAST_USER2 => cap::AUDIT_WRITE,
+        _ => return Err(Errno::EINVAL),
+    };
+    if current().creds().capable(needs) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+impl Protocol for Audit {
+    fn groups(&self) -> u32 {
+        READLOG
+    }
+    fn anyone_hears(&self) -> bool {
+        true
+    }
+    fn may_hear(&self, _: u32) -> Result<(), Errno> {
+        if current().creds().capable(cap::AUDIT_READ) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+    fn receive(&self, from: &Socket, message: &Message<'_>, answer: &mut bool) -> Result<u32, Errno> {
+        let (asked, seq, data) = (message.header.kind, message.header.seq, message.payload);
+        may(asked)?;
+        if matches!(asked, USER | FIRST_USER..=LAST_USER | FIRST_USER2..=LAST_USER2) {
+            return user(asked, data).map(|()| 0);
+        }
+        let _one = REQUESTS.lock();
+        if asked == SET {
+            return set(from, data);
+        }
+        let done = match asked {
+            GET => reply(from, seq, GET, &status().to_bytes()),
+            GET_FEATURE => {
+                let features = Features {
+                    mask: Features::ALL,
+                    ..*settings::FEATURES.lock()
+                };
+                reply(from, seq, GET_FEATURE, &features.to_bytes())
+            }
+            SET_FEATURE => set_features(Features::from_bytes(data).ok_or(Errno::EINVAL)?),
+            ADD_RULE | DEL_RULE => change_rules(asked == ADD_RULE, data),
+            LIST_RULES => {
+                // Its end says so.
+                *answer = false;
+                let header = Header {
+                    seq,
+                    port: from.port(),
+                    ..Header::default()
+                };
+                from.dump(Box::new(Rules {
+                    rules: rules::all().into_iter(),
+                    header,
+                    done: false,
+                }))
+            }
+            SIGNAL_INFO => {
+                let mut info = [0; 8];
+                for (to, word) in info
+                    .as_chunks_mut()
+                    .0
+                    .iter_mut()
+                    .zip(crate::task::audit::sender())
+                {
+                    *to = word.to_ne_bytes();
+                }
+                reply(from, seq, SIGNAL_INFO, &info)
+            }
+            TTY_GET => reply(from, seq, TTY_GET, &settings::TTY.lock().to_bytes()),
+            TTY_SET => {
+                let new = TtyStatus::from_bytes(data);
+                // There is nothing that records terminals.
+                if new.enabled != 0 || new.log_passwd > 1 {
+                    return Err(Errno::EINVAL);
+                }
+                *settings::TTY.lock() = new;
+                Ok(())
+            }
+            // There are no watched trees.
+            TRIM => Ok(()),
+            _ => Err(Errno::EINVAL),
+        };
+        done.map(|()| 0)
+    }
+}
+
+/// A record that a program wants.
+fn user(asked: u16, data: &[u8]) -> Result<(), Errno> {
+    if settings::enabled() == OFF && asked != USER_AVC {
+        return Ok(());
+    }
+    if data.len() < 2 {
+        return Err(Errno::EINVAL);
+    }
+    let task = current();
+    let mut subject = Subject::new(&task);
+    subject.record = Some(asked);
+    let rule = rules::first(List::User, None, &subject);
+    if rule.is_some_and(|rule| rule.action == Action::Never) {
+        return Ok(());
+    }
+    let (pid, uid) = (task.tgid(), task.creds().uid);
+    if asked == USER_TTY {
+        let data = data.strip_suffix(&[0]).unwrap_or(data);
+        record::write(
+            asked,
+            format_args!("pid={pid} uid={uid} {Session} data={}", Untrusted(data)),
+        );
+        return Ok(());
+    }
+    let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = &text[..text.len().min(data.len() - 1).min(MAX_TEXT)];
+    let text = alloc::string::String::from_utf8_lossy(text);
+    record::write(asked, format_args!("pid={pid} uid={uid} {Session} msg='{text}'"));
+    Ok(())
+}
+
+fn status() -> Status {
+    Status {
+        mask: 0,
+        enabled: settings::enabled(),
+        failure: settings::FAILURE.load(Relaxed),
+        pid: settings::daemon().map_or(0, |daemon| daemon.pid as u32),
+        rate_limit: settings::RATE_LIMIT.load(Relaxed),
+        backlog_limit: settings::BACKLOG_LIMIT.load(Relaxed),
+        lost: queue::lost_count(),
+        backlog: queue::length(),
+        features: ABLE,
+        backlog_wait_time: settings::BACKLOG_WAIT_TIME.load(Relaxed),
+        backlog_wait_time_actual: queue::waited(),
+    }
+}
+
+/// Changes a number unless audit is locked.
+fn change(what: &str, setting: &AtomicU32, new: u32) -> Result<(), Errno> {
+    let old = setting.load(Relaxed);
+    let allowed = settings::enabled() != LOCKED;
+    if settings::enabled() != OFF {
+        record::config_change(what, new, old, allowed);
+    }
+    if !allowed {
+        return Err(Errno::EPERM);
+    }
+    setting.store(new, Relaxed);
+    Ok(())
+}
+
+/// Changes the state. Returns what was counted so far if that was all to be changed.
+fn set(from: &Socket, data: &[u8]) -> Result<u32, Errno> {
+    /// The longest wait: ten times the one at first.
+    const MAX_WAIT: u32 = 10 * 60 * settings::HZ;
+    let new = Status::from_bytes(data);
+    let has = |part| new.mask & part != 0;
+    if has(set::ENABLED) {
+        if new.enabled > LOCKED {
+            return Err(Errno::EINVAL);
+        }
+        change("audit_enabled", &settings::ENABLED, new.enabled)?;
+        settings::apply();
+    }
+    if has(set::FAILURE) {
+        if new.failure > settings::PANICS {
+            return Err(Errno::EINVAL);
+        }
+        change("audit_failure", &settings::FAILURE, new.failure)?;
+    }
+    if has(set::PID) {
+        set_daemon(from, new.pid as i32)?;
+    }
+    if has(set::RATE_LIMIT) {
+        change("audit_rate_limit", &settings::RATE_LIMIT, new.rate_limit)?;
+    }
+    if has(set::BACKLOG_LIMIT) {
+        change("audit_backlog_limit", &settings::BACKLOG_LIMIT, new.backlog_limit)?;
+    }
+    if has(set::BACKLOG_WAIT_TIME) {
+        if new.backlog_wait_time > MAX_WAIT {
+            return Err(Errno::EINVAL);
+        }
+        change(
+            "audit_backlog_wait_time",
+            &settings::BACKLOG_WAIT_TIME,
+            new.backlog_wait_time,
+        )?;
+    }
+    let (what, counted) = match new.mask {
+        set::LOST => ("lost", queue::reset_lost()),
+        set::BACKLOG_WAIT_TIME_ACTUAL => ("backlog_wait_time_actual", queue::reset_waited()),
+        _ => return Ok(0),
+    };
+    record::config_change(what, 0, counted, true);
+    Ok(counted)
+}
+
+/// The running process becomes the daemon, or is it no longer.
+fn set_daemon(from: &Socket, pid: i32) -> Result<(), Errno> {
+    let own = current().tgid();
+    if pid != 0 && pid != own {
+        return Err(Errno::EINVAL);
+    }
+    let old = settings::daemon();
+    let old_pid = old.map_or(0, |daemon| daemon.pid);
+    let alive = old.is_some_and(|daemon| netlink::exists(PROTOCOL, daemon.port));
+    let refused = match (alive, pid) {
+        (true, 1..) => Some(Errno::EEXIST),
+        (true, _) if own != old_pid => Some(Errno::EACCES),
+        _ => None,
+    };
+    if refused.is_some() || settings::enabled() != OFF {
+        record::config_change("audit_pid", pid as u32, old_pid as u32, refused.is_none());
+    }
+    if let Some(errno) = refused {
+        return Err(errno);
+    }
+    settings::set_daemon((pid != 0).then(|| Daemon {
+        pid,
+        port: from.port(),
+    }));
+    Ok(())
+}
+
+fn set_features(wanted: Features) -> Result<(), Errno> {
+    let meant = wanted.mask & Features::ALL;
+    let now = *settings::FEATURES.lock();
+    let changes = (wanted.on ^ now.on) & meant;
+    let allowed = changes & now.lock == 0;
+    for (bit, name) in [
+        (Features::ONLY_UNSET_LOGINUID, "only_unset_loginuid"),
+        (Features::LOGINUID_IMMUTABLE, "loginuid_immutable"),
+    ] {
+        if meant & bit != 0 && settings::enabled() != OFF {
+            let is = |of: u32| u32::from(of & bit != 0);
+            record::write(
+                kind::FEATURE_CHANGE,
+                format_args!(
+                    "{Session} feature={name} old={} new={} old_lock={} new_lock={} res={}",
+                    is(now.on),
+                    is(wanted.on),
+                    is(now.lock),
+                    is(now.lock | wanted.lock),
+                    u32::from(allowed),
+                ),
+            );
+        }
+    }
+    if !allowed {
+        return Err(Errno::EPERM);
+    }
+    let mut features = settings::FEATURES.lock();
+    features.on = features.on & !meant | wanted.on & meant;
+    features.lock |= wanted.lock & meant;
+    Ok(())
+}
+
+fn change_rules(adds: bool, data: &[u8]) -> Result<(), Errno> {
+    let locked = settings::enabled() == LOCKED;
+    if locked {
+        record::write(
+            kind::CONFIG_CHANGE,
+            format_args!(
+                "op={} audit_enabled={LOCKED} res=0",
+                if adds { "add_rule" } else { "remove_rule" }
+            ),
+        );
+        return Err(Errno::EPERM);
+    }
+    let rule = rules::read(data)?;
+    let (list, op) = (rule.list as u32, if adds { "add_rule" } else { "remove_rule" });
+    let key = rule.key().map(<[u8]>::to_vec);
+    let result = if adds {
+        rules::add(rule)
+    } else {
+        rules::remove(&rule)
+    };
+    settings::apply();
+    if settings::enabled() != OFF {
+        record::write(
+            kind::CONFIG_CHANGE,
+            format_args!(
+                "{Session} op={op} key={} list={list} res={}",
+                OrNull(key.as_deref()),
+                u32::from(result.is_ok())
+            ),
+        );
+    }
+    result
+}

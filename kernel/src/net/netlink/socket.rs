@@ -1,0 +1,454 @@
+//! A socket.
+
+use super::queue::{Datagram, Dump, Queue};
+use super::{Protocol, ports, protocol};
+use crate::fs::fasync::{Async, Band};
+use crate::mm::reserve::{room, room_behind};
+use crate::sched::WaitQueue;
+use crate::sync::{Mutex, SpinLock};
+use crate::task::creds::cap;
+use crate::task::current;
+use crate::time::now_ns;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bitflags::bitflags;
+use limen_linux_abi::Errno;
+use limen_netlink::Address;
+
+bitflags! {
+    /// What a program has chosen with `setsockopt`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// `NETLINK_PKTINFO`: the group comes with a datagram.
+        const PKTINFO = 1;
+        /// `NETLINK_BROADCAST_ERROR`.
+        const BROADCAST_ERROR = 2;
+        /// `NETLINK_NO_ENOBUFS`: losses are not told.
+        const NO_ENOBUFS = 4;
+        /// `NETLINK_CAP_ACK`: errors come without the message.
+        const CAP_ACK = 8;
+        /// `NETLINK_EXT_ACK`: errors may come with a text. There are no such texts.
+        const EXT_ACK = 16;
+        /// `NETLINK_GET_STRICT_CHK`.
+        const STRICT = 32;
+        /// `SO_PASSCRED`.
+        const PASSCRED = 64;
+    }
+}
+
+/// `SO_RCVTIMEO` and `SO_SNDTIMEO`, in nanoseconds, and `SO_SNDBUF` in bytes.
+#[derive(Clone, Copy)]
+pub struct SocketOptions {
+    /// Timeouts: of receiving, of sending.
+    pub timeouts: [Option<u64>; 2],
+    /// How long a datagram may be.
+    pub sends: usize,
+}
+
+struct State {
+    port: u32,
+    bound: bool,
+    /// Where datagrams go that have no address, and from whom alone some come if `connected`.
+    peer: Address,
+    connected: bool,
+    /// A bit for each group, from 1 on.
+    groups: Vec<u32>,
+    queue: Queue,
+    error: Option<Errno>,
+    flags: Flags,
+    options: SocketOptions,
+    closed: bool,
+}
+
+/// A socket.
+pub struct Socket {
+    /// Its protocol.
+    pub protocol: u32,
+    /// `SOCK_RAW` or `SOCK_DGRAM`, which are the same.
+    pub kind: u32,
+    state: SpinLock<State>,
+    /// Held by who receives or continues answers.
+    receiving: Mutex<()>,
+    /// Who waits for datagrams.
+    pub(super) news: WaitQueue,
+    /// Who waits for room.
+    room: WaitQueue,
+    pub(super) owners: Async,
+}
+
+/// Whether the running thread may hear groups of a protocol at all.
+fn may_hear(protocol: &dyn Protocol) -> Result<(), Errno> {
+    if protocol.anyone_hears() || current().creds().capable(cap::NET_ADMIN) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+impl Socket {
+    /// A socket without a port. `EPROTONOSUPPORT`: there is no such protocol.
+    pub fn new(number: u32, kind: u32) -> Result<Arc<Self>, Errno> {
+        protocol(number).ok_or(Errno::EPROTONOSUPPORT)?;
+        Ok(Arc::new(Self {
+            protocol: number,
+            kind,
+            state: SpinLock::new(State {
+                port: 0,
+                bound: false,
+                peer: Address::default(),
+                connected: false,
+                groups: Vec::new(),
+                queue: Queue::new(),
+                error: None,
+                flags: Flags::default(),
+                options: SocketOptions {
+                    timeouts: [None; 2],
+                    sends: super::queue::BUFFER,
+                },
+                closed: false,
+            }),
+            receiving: Mutex::new(()),
+            news: WaitQueue::new(),
+            room: WaitQueue::new(),
+            owners: Async::new(),
+        }))
+    }
+
+    /// Its port; 0 before it has one.
+    pub fn port(&self) -> u32 {
+        self.state.lock().port
+    }
+    /// Its address.
+    pub fn address(&self) -> Address {
+        let state = self.state.lock();
+        Address {
+            port: state.port,
+            groups: state.groups.first().copied().unwrap_or(0),
+        }
+    }
+    /// Its peer's address.
+    pub fn peer(&self) -> Address {
+        self.state.lock().peer
+    }
+    /// Whether it has one of the flags.
+    pub fn has(&self, flag: Flags) -> bool {
+        self.state.lock().flags.intersects(flag)
+    }
+    /// Sets a flag or clears it.
+    pub fn set(&self, flag: Flags, on: bool) {
+        self.state.lock().flags.set(flag, on);
+    }
+    /// Its options.
+    pub fn options(&self) -> SocketOptions {
+        self.state.lock().options
+    }
+    /// Changes them.
+    pub fn change_options(&self, change: impl FnOnce(&mut SocketOptions)) {
+        change(&mut self.state.lock().options);
+    }
+    /// `SO_RCVBUF`.
+    pub fn receive_buffer(&self) -> usize {
+        self.state.lock().queue.limit()
+    }
+    /// Sets that.
+    pub fn set_receive_buffer(&self, bytes: usize) {
+        self.state.lock().queue.set_limit(bytes);
+    }
+    /// Takes its error (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        self.state.lock().error.take()
+    }
+    /// The next call on it fails.
+    pub fn fail(&self, errno: Errno) {
+        self.state.lock().error = Some(errno);
+        self.news.wake_all();
+    }
+    /// How many bytes the next datagram has.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().queue.first_len()
+    }
+
+    /// `bind`. `EINVAL`: it has another port; `EADDRINUSE`: another socket has this one; `EPERM`: it may not
+    /// hear one of the groups. May sleep.
+    pub fn bind(self: &Arc<Self>, to: Address) -> Result<(), Errno> {
+        let known = protocol(self.protocol).ok_or(Errno::EPROTONOSUPPORT)?;
+        let all = 1u32.checked_shl(known.groups()).map_or(u32::MAX, |end| end - 1);
+        let groups = to.groups & all;
+        if to.groups != 0 {
+            may_hear(known)?;
+        }
+        {
+            let state = self.state.lock();
+            if state.bound && to.port != state.port {
+                return Err(Errno::EINVAL);
+            }
+        }
+        for group in (1..=32).filter(|group| groups >> (group - 1) & 1 != 0) {
+            known.may_hear(group)?;
+        }
+        self.take_port(to.port)?;
+        if groups != 0 || !self.state.lock().groups.is_empty() {
+            let mut state = room_behind(|| self.state.lock(), |state| &mut state.groups, 1)?;
+            if state.groups.is_empty() {
+                state.groups.push(0);
+            }
+            state.groups[0] = groups;
+        }
+        Ok(())
+    }
+
+    /// It has a port from now on: this one, or any if it is 0. `EADDRINUSE`, `ENOMEM`. May sleep.
+    pub fn take_port(self: &Arc<Self>, port: u32) -> Result<(), Errno> {
+        // The first of several threads gives it one.
+        let _alone = ports::changing();
+        if self.state.lock().bound {
+            return Ok(());
+        }
+        let port = ports::insert(self, port)?;
+        let mut state = self.state.lock();
+        state.port = port;
+        state.bound = true;
+        Ok(())
+    }
+
+    /// `connect`: where datagrams without an address go.
+    pub fn set_peer(&self, peer: Option<Address>) {
+        let mut state = self.state.lock();
+        state.connected = peer.is_some();
+        state.peer = peer.unwrap_or_default();
+    }
+
+    /// It hears a group, or no longer. `EINVAL`: there is no such group; `EPERM`. May sleep.
+    pub fn hear(&self, group: u32, on: bool) -> Result<(), Errno> {
+        let known = protocol(self.protocol).ok_or(Errno::EPROTONOSUPPORT)?;
+        may_hear(known)?;
+        if group == 0 || group > known.groups() {
+            return Err(Errno::EINVAL);
+        }
+        if on {
+            known.may_hear(group)?;
+        }
+        let words = group.div_ceil(32) as usize;
+        let mut new: Vec<u32> = Vec::new();
+        room(&mut new, words)?;
+        new.resize(words, 0);
+        let mut state = self.state.lock();
+        if state.groups.len() < words {
+            new[..state.groups.len()].copy_from_slice(&state.groups);
+            core::mem::swap(&mut state.groups, &mut new);
+        }
+        let bit = 1 << ((group - 1) % 32);
+        let word = &mut state.groups[words - 1];
+        if on {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+        drop(state);
+        Ok(())
+    }
+
+    /// The groups that it hears, a bit for each from 1 on.
+    pub fn groups(&self) -> Vec<u32> {
+        let mut words = Vec::new();
+        loop {
+            let state = self.state.lock();
+            if state.groups.len() <= words.capacity() {
+                words.extend_from_slice(&state.groups);
+                return words;
+            }
+            let len = state.groups.len();
+            drop(state);
+            if room(&mut words, len).is_err() {
+                return words;
+            }
+        }
+    }
+
+    /// Whether it hears a group.
+    pub(super) fn hears(&self, group: u32) -> bool {
+        let state = self.state.lock();
+        let word = state.groups.get((group.wrapping_sub(1) / 32) as usize);
+        word.is_some_and(|word| group != 0 && word >> ((group - 1) % 32) & 1 != 0)
+    }
+
+    /// Whether it takes datagrams from a port.
+    pub(super) fn takes_from(&self, port: u32) -> bool {
+        let state = self.state.lock();
+        !state.connected || state.peer.port == port
+    }
+
+    /// Puts a datagram of the kernel there, which waits for nobody. `EAGAIN`: there is no room, which the
+    /// program is told; `ENOMEM`; `ECONNREFUSED`: it was closed. May sleep for memory.
+    pub fn deliver(&self, datagram: Datagram) -> Result<(), Errno> {
+        match self.try_deliver(datagram) {
+            Ok(()) => Ok(()),
+            Err((errno, _)) => {
+                if errno != Errno::ECONNREFUSED {
+                    self.overrun();
+                }
+                Err(errno)
+            }
+        }
+    }
+
+    /// As [`Self::deliver`]; waits for room until `deadline_ns` (`u64::MAX`: for ever). `EAGAIN`: there was
+    /// none; `ERESTARTSYS`.
+    pub fn deliver_by(&self, mut datagram: Datagram, deadline_ns: u64) -> Result<(), Errno> {
+        loop {
+            match self.try_deliver(datagram) {
+                Ok(()) => return Ok(()),
+                Err((Errno::EAGAIN, kept)) => datagram = kept,
+                Err((errno, _)) => return Err(errno),
+            }
+            let in_time = self.room.wait_until_deadline(deadline_ns, || {
+                let state = self.state.lock();
+                state.closed || state.queue.has_room()
+            })?;
+            if !in_time {
+                return Err(Errno::EAGAIN);
+            }
+        }
+    }
+
+    fn try_deliver(&self, datagram: Datagram) -> Result<(), (Errno, Datagram)> {
+        let state = room_behind(|| self.state.lock(), |state| state.queue.list(), 1);
+        let mut state = match state {
+            Ok(state) => state,
+            Err(errno) => return Err((errno, datagram)),
+        };
+        if state.closed {
+            return Err((Errno::ECONNREFUSED, datagram));
+        }
+        if !state.queue.has_room() {
+            return Err((Errno::EAGAIN, datagram));
+        }
+        state.queue.push(datagram);
+        drop(state);
+        self.news.wake_one();
+        self.owners.tell(Band::In);
+        Ok(())
+    }
+
+    /// A datagram was lost.
+    fn overrun(&self) {
+        let mut state = self.state.lock();
+        if state.queue.loses() && !state.flags.contains(Flags::NO_ENOBUFS) {
+            state.error = Some(Errno::ENOBUFS);
+            drop(state);
+            self.news.wake_all();
+        }
+    }
+
+    /// Begins an answer in several datagrams. `ENOMEM`. May sleep.
+    pub fn dump(&self, dump: Box<dyn Dump>) -> Result<(), Errno> {
+        let _one = self.receiving.lock();
+        let mut state = room_behind(|| self.state.lock(), |state| &mut state.queue.dumps, 1)?;
+        state.queue.dumps.push_back(dump);
+        drop(state);
+        self.go_on();
+        Ok(())
+    }
+
+    /// Answers in several datagrams go on as far as there is room. The caller holds `receiving`.
+    fn go_on(&self) {
+        loop {
+            let dump = {
+                let mut state = self.state.lock();
+                if state.closed || !state.queue.is_roomy() {
+                    return;
+                }
+                state.queue.dumps.pop_front()
+            };
+            let Some(mut dump) = dump else { return };
+            let next = dump.next();
+            let again = !matches!(next, Ok(None));
+            if again {
+                // There is the room that it had.
+                self.state.lock().queue.dumps.push_front(dump);
+            }
+            match next {
+                Ok(Some(data)) => {
+                    let _ = self.deliver(Datagram::of_kernel(data, 0));
+                }
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Receives a datagram: `take` gets it, and if `peek` or if that fails, it stays. `EAGAIN`: there was
+    /// none in time; `ERESTARTSYS`; the socket's error.
+    pub fn receive<R>(
+        &self,
+        nonblock: bool,
+        peek: bool,
+        take: impl FnOnce(&Datagram) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let one = self.receiving.lock();
+        let mut one = Some(one);
+        let datagram = loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(errno) = state.error.take() {
+                    return Err(errno);
+                }
+                if let Some(datagram) = state.queue.pop() {
+                    break datagram;
+                }
+            }
+            if nonblock {
+                return Err(Errno::EAGAIN);
+            }
+            drop(one.take());
+            let timeout = self.state.lock().options.timeouts[0];
+            let end = timeout.map_or(u64::MAX, |ns| now_ns().saturating_add(ns));
+            let in_time = self.news.wait_until_deadline_exclusive(end, || {
+                let state = self.state.lock();
+                state.error.is_some() || !state.queue.is_empty()
+            })?;
+            if !in_time {
+                return Err(Errno::EAGAIN);
+            }
+            one = Some(self.receiving.lock());
+        };
+        let result = take(&datagram);
+        if peek {
+            // It had room there, which nobody has taken from a list that never shrinks.
+            let mut state = room_behind(|| self.state.lock(), |state| state.queue.list(), 1)?;
+            state.queue.push_back(datagram);
+            drop(state);
+            self.news.wake_one();
+        } else {
+            self.room.wake_all();
+            self.go_on();
+        }
+        result
+    }
+
+    /// What `poll` says: something to receive, room to send (there is no limit), an error.
+    pub(super) fn readiness(&self) -> (bool, bool) {
+        let state = self.state.lock();
+        (!state.queue.is_empty(), state.error.is_some())
+    }
+
+    /// The last descriptor was closed.
+    pub(super) fn close(&self) {
+        let (bound, port, dumps, left) = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            (
+                state.bound,
+                state.port,
+                core::mem::take(&mut state.queue.dumps),
+                core::mem::replace(&mut state.queue, Queue::new()),
+            )
+        };
+        drop((dumps, left));
+        if bound {
+            ports::remove(self.protocol, port);
+        }
+        self.room.wake_all();
+    }
+}
