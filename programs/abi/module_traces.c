@@ -177,7 +177,7 @@ static void processes(void) {
     CHECK(unload("hello") == 0 && put("set_ftrace_filter", "") == 0);
 }
 
-/* A file of filters that was opened before a module went and another came has none of that one's functions. */
+/* A file of filters that was opened before a module went and another came has none of its functions. */
 static void stale(void) {
     CHECK(load_named("hello", "") == 0);
     CHECK(put("set_ftrace_filter", "*:mod:hello") == 0);

@@ -134,7 +134,8 @@ impl Hash {
         self.come(names, |one| one.module == module.as_bytes())
     }
     /// A copy takes the place of what it was made of: sites of modules that went meanwhile are forgotten, and
-    /// what waited for those that came is applied. On an error it is as it was, but for what it has forgotten.
+    /// what waited for those that came is applied. On an error it has only
+    /// forgotten.
     pub fn settle(&mut self, names: &impl Names) -> Result<(), Error> {
         for index in 0..64 * self.sites.word_count() as u32 {
             if self.sites.contains(Site(index)) && names.name(Site(index)).is_none() {

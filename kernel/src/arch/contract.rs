@@ -76,8 +76,8 @@ owed! {
     sites::slot => fn(usize) -> usize;
     /// Where the word is that is changed. Any.
     sites::place => fn(usize) -> usize;
-    /// What that word is to be: of the site, what it calls, what the word is, whether it is to call, and after
-    /// which phase. Any.
+    /// What that word is to be: of the site, what it calls, what the word is, whether it is to call, and
+    /// after which phase. Any.
     sites::word => fn(usize, usize, sites::Value, bool, usize) -> sites::Value;
     /// What a site of the image calls. Any.
     sites::trampoline => fn(usize) -> usize;

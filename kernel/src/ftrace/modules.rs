@@ -1,5 +1,5 @@
-//! Modules come and go: their functions are traced by whoever traces everything, and by filters that waited for
-//! them; when they go, filters forget them.
+//! Modules come and go: their functions are traced by whoever traces everything, and by filters that waited
+//! for them; when they go, filters forget them.
 //!
 //! A number of a site is given to another when its module is gone. Before that, nothing has it: registered
 //! tracers and filters are told. What has been copied from a filter and takes its place later cannot be told:
@@ -42,8 +42,8 @@ impl Drop for Copy {
     }
 }
 
-/// Functions of a module that can be traced. When it is dropped, they cannot any more, and no CPU is in one of
-/// their tracers; that may sleep. They are not executed then.
+/// Functions of a module that can be traced. When it is dropped, they cannot any more, and no CPU is in one
+/// of their tracers; that may sleep. They are not executed then.
 pub struct Loaded(Arc<Text>);
 
 /// Calls `f` with each instance.

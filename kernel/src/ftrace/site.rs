@@ -194,8 +194,8 @@ fn pages_of(writings: &[Writing], place: Place) -> &Writable {
     &writings[at].pages
 }
 
-/// All of `list` call their targets from now on, or do not, as every CPU sees it. `foreign` has room for those
-/// of modules.
+/// All of `list` call their targets from now on, or do not, as every CPU sees it. `foreign` has room for
+/// those of modules.
 fn switch(writings: &[Writing], list: &[Place], call: bool, foreign: &mut Vec<usize>) {
     if list.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! The sites of modules: which module has which, where they are, and what their functions are called. They have
-//! the numbers behind those of the image. Whoever changes the list holds `modules`' lock.
+//! The sites of modules: which module has which, where they are, and what their functions are called. They
+//! have the numbers behind those of the image. Whoever changes the list holds `modules`' lock.
 
 use crate::arch::site_table::TABLE;
 use crate::arch::sites;

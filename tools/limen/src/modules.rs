@@ -161,8 +161,8 @@ pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
 }
 
 /// GCC's assembler text for powerpc64 with the room for tracers behind the address of the table of contents,
-/// where calls by name and through pointers meet (as LLVM has it): before 13, GCC puts it where only the latter
-/// pass.
+/// where calls by name and through pointers meet (as LLVM has it): before 13, GCC puts it where only the
+/// latter pass.
 fn at_local_entries(text: &str) -> String {
     const NOP: &str = "\tnop";
     let mut lines: Vec<&str> = Vec::new();

@@ -86,7 +86,8 @@ pub fn place(site: usize) -> usize {
     site
 }
 
-/// The word of a site, which was `now`, after phase `phase` of its change to one that calls `to`, or does not.
+/// The word of a site, which was `now`, after phase `phase` of its change to one that calls `to`, or
+/// does not.
 pub fn word(site: usize, to: usize, now: Value, call: bool, phase: usize) -> Value {
     let distance = to.wrapping_sub(site + SIZE) as u32;
     let site = if call {

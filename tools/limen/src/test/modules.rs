@@ -1,6 +1,6 @@
 //! Modules of the kernel: builds those of `programs/modules`, and runs `programs/abi/modules.c`, which loads
-//! them; one of them maps most of the memory. `programs/abi/module_traces.c` traces their functions. By name, `programs/abi/loads.c` does so a thousand times under
-//! load.
+//! them; one of them maps most of the memory. `programs/abi/module_traces.c` traces their functions. By name,
+//! `programs/abi/loads.c` loads them a thousand times under load.
 
 use anyhow::{Result, bail};
 
