@@ -277,9 +277,9 @@ pub fn set_hash(which: Which, hash: Hash) -> Result<(), Errno> {
 pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result<R, Errno> {
     let instance = tracing::top()?;
     instance.expand()?;
-    record(&instance, set, None)?;
+    record(instance, set, None)?;
     let result = f();
-    stop(&instance);
+    stop(instance);
     instance.clear(None)?;
     Ok(result)
 }
