@@ -312,7 +312,7 @@ pub(super) fn while_recorded<R>(set: Effective, f: impl FnOnce() -> R) -> Result
     instance.expand()?;
     record(instance, set, &Arc::default())?;
     let result = f();
-    stop(&instance);
+    stop(instance);
     instance.clear(None)?;
     Ok(result)
 }

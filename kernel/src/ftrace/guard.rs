@@ -39,8 +39,9 @@ impl Guard {
 }
 
 impl Guard {
-    /// [`Self::enter`], for a caller who knows that it is on this CPU and in a thread, neither in an interrupt
-    /// nor in an NMI: nothing else is inside. It calls [`Self::leave_in_thread`]. `false`: called by itself.
+    /// [`Self::enter`], for a caller who knows that it is on this CPU and in a thread, neither in an
+    /// interrupt nor in an NMI: nothing else is inside. It calls [`Self::leave_in_thread`]. `false`: called
+    /// by itself.
     #[inline(always)]
     pub fn enter_in_thread(&self, cpu: usize) -> bool {
         let Some(of) = self.0.get(cpu) else { return false };

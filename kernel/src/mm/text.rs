@@ -77,10 +77,11 @@ impl Writable {
     }
 }
 
-/// Exchanges instructions while all CPUs may execute them. `store` stores what one phase stores of one element of
-/// `list`; `at` says where its instruction is, and which pages show its text: in ascending order of both. When
-/// this returns all CPUs execute what the last phase has stored. Thread, interrupts on, and no lock held that an
-/// interrupt handler takes; may sleep.
+/// Exchanges instructions while all CPUs may execute them. `store` stores what one phase stores of one
+/// element of
+/// `list`; `at` says where its instruction is, and which pages show its text: in ascending order of both.
+/// When this returns all CPUs execute what the last phase has stored. Thread, interrupts on, and no lock held
+/// that an interrupt handler takes; may sleep.
 pub fn exchange<'a, T>(
     phases: usize,
     list: &[T],
@@ -92,7 +93,8 @@ pub fn exchange<'a, T>(
     }
     let _exchanging = EXCHANGING.lock();
     // The last phase comes twice: an emulator (QEMU before 8.1) may have read what was there before while it
-    // translated, and keep that until there is another store. After all CPUs were interrupted none still does.
+    // translated, and keep that until there is another store. After all CPUs were interrupted none still
+    // does.
     for phase in (0..phases).chain([phases - 1]) {
         for (n, item) in list.iter().enumerate() {
             store(item, phase);

@@ -42,8 +42,8 @@ const TURN_NS: u64 = 1_000_000;
 /// How often to look before that.
 const TRIES: usize = 1000;
 
-/// Runs `f` if the state of `task` fits and it is off its CPU. It stays so meanwhile: `f` runs with interrupts
-/// off, under the task's wake lock, must be short and take no locks.
+/// Runs `f` if the state of `task` fits and it is off its CPU. It stays so meanwhile: `f` runs with
+/// interrupts off, under the task's wake lock, must be short and take no locks.
 fn while_off_cpu<R>(task: &Arc<Task>, fits: impl Fn(TaskState) -> bool, f: impl FnOnce() -> R) -> Option<R> {
     let s = &task.sched;
     without_interrupts(|| {
@@ -59,8 +59,8 @@ fn while_off_cpu<R>(task: &Arc<Task>, fits: impl Fn(TaskState) -> bool, f: impl 
     })
 }
 
-/// Waits until `task`, whose state fits, is off its CPU. `false`: its state does not fit (any more), or a fatal
-/// signal is pending for the caller. May sleep.
+/// Waits until `task`, whose state fits, is off its CPU. `false`: its state does not fit (any more), or a
+/// fatal signal is pending for the caller. May sleep.
 fn wait_while(task: &Arc<Task>, fits: impl Fn(TaskState) -> bool) -> bool {
     let s = &task.sched;
     let mut tries = 0;
@@ -94,7 +94,8 @@ pub fn with_registers<R>(
 ) -> Option<R> {
     let frame = user_frame(task.stack.top());
     let fits = |now: TaskState| now.intersects(state);
-    // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its frame or its context.
+    // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its frame or its
+    // context.
     while_off_cpu(task, fits, || unsafe { f(&mut *frame, &mut *task.context.get()) })
 }
 
@@ -109,9 +110,9 @@ pub fn pause() {
     WaitQueue::new().wait_until_deadline_uninterruptible(now_ns() + TURN_NS, || false);
 }
 
-/// How `task` left user mode, where it must have been. `None` if it runs, is being woken, is not started or has
-/// ended, or if a fatal signal is pending for the caller. A thread that has said that it will sleep or stop, and
-/// still runs, is waited for. May sleep.
+/// How `task` left user mode, where it must have been. `None` if it runs, is being woken, is not started or
+/// has ended, or if a fatal signal is pending for the caller. A thread that has said that it will sleep or
+/// stop, and still runs, is waited for. May sleep.
 pub fn user_state(task: &Arc<Task>) -> Option<UserState> {
     let frame = user_frame(task.stack.top());
     if Arc::ptr_eq(task, &current()) {

@@ -73,8 +73,8 @@ pub fn common(kind: Kind, nested: u32) -> Common {
     }
 }
 
-/// The words of [`common`] in the usual case: in a thread, whose name is already noted, which has turned preemption off
-/// only a few times, and is not to be rescheduled. `None`: it is another case.
+/// The words of [`common`] in the usual case: in a thread, whose name is already noted, which has turned
+/// preemption off only a few times, and is not to be rescheduled. `None`: it is another case.
 #[inline(always)]
 pub fn usual(kind: Kind, nested: u32) -> Option<[u32; 2]> {
     let info = preempt::current_info();
@@ -130,7 +130,8 @@ impl Other<'_> {
 
 impl Instance {
     /// Records `words`, of which the first are those of [`usual`], if everything else is the usual case as
-    /// well. `cpu`: this one; `now`: the time of the clock [`Clock::Local`]. On an error the caller settles it.
+    /// well. `cpu`: this one; `now`: the time of the clock [`Clock::Local`]. On an error the caller settles
+    /// it.
     #[inline(always)]
     pub fn record_plain<'r, const N: usize>(
         &self,

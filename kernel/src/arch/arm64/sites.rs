@@ -116,7 +116,8 @@ pub const PARENT: isize = -1;
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`.
 //
-// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that of
+// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that
+// of
 // `trace_entry`.
 global_asm!(
     r#"

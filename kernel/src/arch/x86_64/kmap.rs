@@ -22,8 +22,8 @@ pub fn ram_ends() -> (u64, u64) {
     (LOW_END.load(Ordering::Relaxed), HIGH_END.load(Ordering::Relaxed))
 }
 
-/// A free range of `size` bytes of RAM between 1 MiB, below which the firmware has its own, and 4 GiB. Below the
-/// image is room too, and a small machine has it nowhere else.
+/// A free range of `size` bytes of RAM between 1 MiB, below which the firmware has its own, and 4 GiB. Below
+/// the image is room too, and a small machine has it nowhere else.
 #[unsafe(link_section = ".init.text")]
 fn find_room(info: &Info, size: u64) -> u64 {
     for range in info.memory() {

@@ -139,8 +139,8 @@ unsafe fn write_user_gs(selector: usize) {
 const SEGMENT_FS: u64 = 0xffff << 32;
 const SEGMENT_GS: u64 = 0xffff << 48;
 
-/// Beside a thread's selectors: it cannot read the time stamp counter. The descriptor tables are so short that
-/// no selector has this bit of DS, and so the switch has no test for it.
+/// Beside a thread's selectors: it cannot read the time stamp counter. The descriptor tables are so short
+/// that no selector has this bit of DS, and so the switch has no test for it.
 const NO_COUNTER: u64 = 1 << 15;
 
 /// This CPU's user mode can read the time stamp counter, or no longer. Interrupts are off.

@@ -1,10 +1,11 @@
 //! Short turns on the host's processors while guests run.
 //!
-//! A guest has often more CPUs than the host. Where one of its CPUs spins until another has done something (an
-//! invalidation, a lock), QEMU's thread for the other may wait for a host processor, until the host's next tick:
-//! 4 ms on many. So while a guest runs, a thread on each host processor wakes every 100 microseconds and sleeps
-//! again; at each of these the host's scheduler may choose another thread. Measured on two processors, with a
-//! guest of four: a change of the kernel's map that all must hear of takes 2.5 ms instead of 25.
+//! A guest has often more CPUs than the host. Where one of its CPUs spins until another has done something
+//! (an invalidation, a lock), QEMU's thread for the other may wait for a host processor, until the host's
+//! next tick: 4 ms on many. So while a guest runs, a thread on each host processor wakes every 100
+//! microseconds and sleeps again; at each of these the host's scheduler may choose another thread. Measured
+//! on two processors, with a guest of four: a change of the kernel's map that all must hear of takes 2.5 ms
+//! instead of 25.
 
 use std::sync::Arc;
 use std::sync::Mutex;

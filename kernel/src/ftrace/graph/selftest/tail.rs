@@ -1,5 +1,5 @@
-//! A function that is traced until it returns may jump to another at its end. That one seems to be called from
-//! where traced functions return to.
+//! A function that is traced until it returns may jump to another at its end. That one seems to be called
+//! from where traced functions return to.
 
 use super::{CALLS, Traced, function_of, is};
 use crate::check;
