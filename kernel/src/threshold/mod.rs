@@ -13,6 +13,19 @@ use limen_entry::{
 };
 use limen_linux_abi::Errno;
 
+/// A CPU whose context is tracked has left user mode. A function of its own: some compilers merge what is
+/// behind the point with the same of other ways in, and the check of early code cannot tell them apart then.
+#[inline(never)]
+fn user_exit() {
+    tracepoint!(context_tracking::UserExit { dummy: 0 });
+}
+
+/// It is about to enter user mode.
+#[inline(never)]
+fn user_enter() {
+    tracepoint!(context_tracking::UserEnter { dummy: 0 });
+}
+
 /// The kernel, as the threshold sees it. `TRACKED`: context tracking is told of each crossing. Which of the
 /// two the entry stubs call is decided at boot (`arch::tracked`), so that crossings that are not tracked cost
 /// nothing.
@@ -127,13 +140,13 @@ impl<const TRACKED: bool> Observers for Limen<TRACKED> {
     #[inline(always)]
     fn trace_user_exit(&self, _: &InKernel) {
         if tracks(TRACKED) {
-            tracepoint!(context_tracking::UserExit { dummy: 0 });
+            user_exit();
         }
     }
     #[inline(always)]
     fn trace_user_enter(&self, _: &InKernel) {
         if tracks(TRACKED) {
-            tracepoint!(context_tracking::UserEnter { dummy: 0 });
+            user_enter();
         }
     }
     #[inline(always)]
