@@ -104,7 +104,7 @@ fn powerpc64() {
     let toc = [0x3c4c_0001, 0x3842_8000];
     let code = words(&[nop, nop, toc[0], toc[1], nop, nop, 0x4e80_0020]);
     let (made, asked, after) = make::<Powerpc64>(&code, AT);
-    assert_eq!((made, asked), (Some((AT + 16 | 1, TO)), vec![(1, AT + 20)]));
+    assert_eq!((made, asked), (Some(((AT + 16) | 1, TO)), vec![(1, AT + 20)]));
     assert_eq!(
         after[8..],
         words(&[toc[0], toc[1], 0x7c08_02a6, nop, 0x4e80_0020])

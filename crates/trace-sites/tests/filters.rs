@@ -208,7 +208,9 @@ fn a_copy_settles() {
     assert_eq!(sites(&copy), [0, 1, 2]);
     names.0[1] = None;
     names.0[2] = None;
-    names.0.extend([Some(("read", Some("xfs"))), Some(("open", Some("xfs")))]);
+    names
+        .0
+        .extend([Some(("read", Some("xfs"))), Some(("open", Some("xfs")))]);
     copy.settle(&names).unwrap();
     assert_eq!(sites(&copy), [0, 3]);
     let mut text = String::new();

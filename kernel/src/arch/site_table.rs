@@ -109,7 +109,6 @@ pub fn is_changing(site: usize) -> bool {
     sites.get(low) == Some(&site)
 }
 
-
 /// Who knows where functions return to.
 static RETURNED: Once<fn(&Exit) -> usize> = Once::new();
 

@@ -100,7 +100,7 @@ fn user_word(offset: usize) -> Result<(&'static RegisterSet, usize), Errno> {
 /// Whether `offset` is that of a word of the `USER` area that is always zero, such as a debug register's.
 fn is_zero(offset: usize) -> bool {
     let aligned = offset.is_multiple_of(size_of::<usize>());
-    aligned && offset < regset::USER_SIZE && regset::user_word(offset).is_none()
+    aligned && (0..regset::USER_SIZE).contains(&offset) && regset::user_word(offset).is_none()
 }
 
 /// `PTRACE_PEEKUSR`.

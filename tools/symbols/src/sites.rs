@@ -40,6 +40,15 @@ const NMI: [&str; 5] = [
     "limen_kernel::arch::imp::tlb::flush_here",
     "limen_kernel::arch::imp::tlb::serve_now",
 ];
+/// What runs while all other CPUs wait for a block of the kernel's map to get another size. Nobody may use what
+/// lies in the block then, and a tracer's memory may.
+const ALONE: [&str; 5] = [
+    "limen_linear_map::",
+    "limen_kernel::mm::linear::",
+    "limen_kernel::mm::kernel_map::",
+    "limen_kernel::arch::imp::kernel_map::",
+    "limen_kernel::arch::imp::mmu::",
+];
 /// What copies and fills memory: the compiler makes calls of it anywhere. Names begin so.
 const MEMORY: [&str; 3] = ["mem", "bcmp", "__aeabi_mem"];
 
@@ -194,6 +203,7 @@ fn is_left_out(name: &str) -> bool {
         .iter()
         .chain(&IDLE)
         .chain(&NMI)
+        .chain(&ALONE)
         .any(|path| name.starts_with(path) || of.starts_with(path))
 }
 

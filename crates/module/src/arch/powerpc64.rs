@@ -154,7 +154,7 @@ impl Machine for Powerpc64 {
         let to = way(usize::from(toc), address + site as u64 + 4)?;
         read::put(bytes, nothing.to_le_bytes())?;
         read::put(bytes.get_mut(site..)?, KEEP.to_le_bytes())?;
-        Some((address + site as u64 | u64::from(toc), to))
+        Some(((address + site as u64) | u64::from(toc), to))
     }
 
     fn relocate(

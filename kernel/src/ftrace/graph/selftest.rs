@@ -7,6 +7,8 @@ use super::super::target::{Data, Target};
 use crate::arch::sites::Entry;
 use crate::arch::stack;
 use crate::check;
+use crate::mm::frame::{self, For, Pfn};
+use crate::mm::linear::{Reason, set_read_only, set_writable};
 use crate::mm::reserve::handling;
 use crate::sched::{online, spawn_kthread, yield_now};
 use crate::selftest::{Test, probe, probe_caller, probe_deep};
@@ -388,6 +390,32 @@ fn work() {
     RUNNING.fetch_sub(1, Relaxed);
 }
 
+/// Pages that are changed and changed back, for which the blocks that they are in get another size: also those
+/// in which tracers have their memory.
+struct Changed([Option<Pfn>; 64]);
+
+impl Changed {
+    fn new() -> Self {
+        Self(core::array::from_fn(|_| frame::alloc_block(0, For::Kernel)))
+    }
+    fn change(&self, n: usize) -> Result<(), &'static str> {
+        let Some(page) = self.0[n % self.0.len()] else {
+            return Err("no page");
+        };
+        let at = frame::virt(page) as usize;
+        let changed = set_read_only(at, 1, Reason::Test).and_then(|()| set_writable(at, 1, Reason::Test));
+        changed.map_err(|_| "a page cannot be changed")
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        for page in self.0.iter().flatten() {
+            frame::free_block(*page, 0);
+        }
+    }
+}
+
 fn all() -> Result<(), &'static str> {
     let traced = Traced::new(b"all", &["*"])?;
     STOP.store(false, Relaxed);
@@ -397,10 +425,15 @@ fn all() -> Result<(), &'static str> {
         spawn_kthread("work", work);
     }
     let mut result = Ok(());
-    for _ in 0..5 {
+    let changed = Changed::new();
+    for round in 0..5 {
         let until = crate::time::now_ns() + 50_000_000;
-        while crate::time::now_ns() < until {
+        for n in round * 100.. {
+            if crate::time::now_ns() >= until {
+                break;
+            }
             spawn_kthread("ends", end);
+            result = result.and_then(|()| changed.change(n));
             let _ = crate::time::sleep_until(crate::time::now_ns() + 1_000_000);
         }
         result = result.and_then(|()| traced.end()).and_then(|()| traced.begin());
