@@ -71,6 +71,18 @@ static int logged(const char *text) {
     return strstr(log, text) != NULL;
 }
 
+/* A module in Rust. */
+static void hello_rust(void) {
+    CHECK(load_named("hello_rust", "times=2") == 0);
+    CHECK(logged("hello_rust: loaded, 2 times"));
+    usleep(50000);
+    CHECK(is(text_of("/proc/hello_rust"), "hello from Rust, 0\nhello from Rust, 1\nticks 1\n"));
+    CHECK(is(sys("hello_rust", "parameters/times"), "2\n") && put("hello_rust", "times", "1\n") == 0);
+    CHECK(is(text_of("/proc/hello_rust"), "hello from Rust, 0\nticks 1\n"));
+    CHECK(unload("hello_rust") == 0 && logged("hello_rust: unloaded, 1 ticks"));
+    CHECK(access("/proc/hello_rust", F_OK) == -1 && errno == ENOENT);
+}
+
 static void hello(void) {
     CHECK(load_named("hello", "whom=tester times=2 nonsense=1 numbers=4,5,6 \"word=two words\"") == 0);
     CHECK(logged("hello: loaded, for tester"));
@@ -354,6 +366,7 @@ int main(int argc, char **argv) {
     char args[200] = "";
     for (int i = 1; i < argc; i++) snprintf(args + strlen(args), sizeof args - strlen(args), "%s ", argv[i]);
     hello();
+    hello_rust();
     dependencies();
     failing();
     hostile();

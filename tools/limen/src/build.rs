@@ -280,6 +280,23 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     flags
 }
 
+/// The compiler flags of modules in Rust, and of `core` in them: nothing that a linker would have to bring, and
+/// room for tracers as in the kernel.
+pub fn module_flags(arch: Arch) -> Vec<String> {
+    let mut flags = vec![
+        "-Crelocation-model=static",
+        "-Cforce-unwind-tables=no",
+        "-Zunstable-options",
+        "-Zplt=yes",
+        "-Zdirect-access-external-data=yes",
+    ];
+    if arch == Arch::X86_64 {
+        flags.push("-Ccode-model=kernel");
+    }
+    flags.extend(sites(arch));
+    flags.into_iter().map(str::to_owned).collect()
+}
+
 /// What makes room at the beginning of each function for calling a tracer (`kernel/src/arch/ARCH/sites.rs`):
 /// instructions that do nothing, of which there are as many as the first number says, and the second as many
 /// before the function: the slot, which is aligned because the functions are. 32-bit Arm ignores the numbers.

@@ -1,5 +1,7 @@
-//! Builds modules of the kernel from C, with the cross compilers that build the guest programs
-//! (`docs/modules.md`).
+//! Builds modules of the kernel (`docs/modules.md`): from C, with the cross compilers that build the guest
+//! programs, and from Rust ([`rust`]).
+
+mod rust;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,27 +90,32 @@ fn sources(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// The folders of modules that `dir` means: itself, if it has C files, else those in it that have.
+/// Whether there is a module in a folder: C files, or a package in Rust.
+fn is_module(dir: &Path) -> Result<bool> {
+    Ok(rust::is_module(dir) || !sources(dir)?.is_empty())
+}
+
+/// The folders of modules that `dir` means: itself, if it is one, else those in it that are.
 pub fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
-    if !sources(dir)?.is_empty() {
+    if is_module(dir)? {
         return Ok(vec![dir.to_owned()]);
     }
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
-        if path.is_dir() && !sources(&path)?.is_empty() {
+        if path.is_dir() && is_module(&path)? {
             folders.push(path);
         }
     }
     folders.sort();
     if folders.is_empty() {
-        bail!("{} has no C files, nor have the folders in it", dir.display());
+        bail!("{} has no C files and no Cargo.toml, nor have the folders in it", dir.display());
     }
     Ok(folders)
 }
 
-/// The module of the C files in `dir`, called as the folder is, built when it is missing or old. Several
-/// files are linked into one object.
+/// The module in `dir`, called as the folder is, built when it is missing or old. Several C files are linked
+/// into one object.
 pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find {}", dir.display()))?;
     let name = dir
@@ -122,8 +129,12 @@ pub fn module(arch: Arch, dir: &Path) -> Result<PathBuf> {
         dir.clone(),
         include.clone(),
         tree::root().join("tools/limen/src/modules.rs"),
+        tree::root().join("tools/limen/src/modules"),
     ];
     made::ensure(&to.join(format!("{name}.ko")), &of, |new| {
+        if rust::is_module(&dir) {
+            return rust::build(arch, &dir, name, new);
+        }
         let (compiler, brought) = arch.compiler();
         packages::ensure_tool(&compiler, brought)?;
         let sources = sources(&dir)?;
