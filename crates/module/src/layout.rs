@@ -101,6 +101,8 @@ fn part_of<M: Machine>(section: &Section<'_>) -> Result<Option<Part>, &'static s
         // It is read when the module is linked, and then no more.
         _ if init || section.name == SITES.as_bytes() => Part::InitData,
         _ if section.name.starts_with(b".data..ro_after_init") => Part::AfterInit,
+        // Constants that hold addresses, which are known when the module is linked.
+        _ if section.name.starts_with(b".data.rel.ro") => Part::Rodata,
         (_, true) => Part::Data,
         _ => Part::Rodata,
     }))

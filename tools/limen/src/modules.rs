@@ -109,7 +109,10 @@ pub fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
     }
     folders.sort();
     if folders.is_empty() {
-        bail!("{} has no C files and no Cargo.toml, nor have the folders in it", dir.display());
+        bail!(
+            "{} has no C files and no Cargo.toml, nor have the folders in it",
+            dir.display()
+        );
     }
     Ok(folders)
 }

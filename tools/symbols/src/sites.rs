@@ -40,8 +40,8 @@ const NMI: [&str; 5] = [
     "limen_kernel::arch::imp::tlb::flush_here",
     "limen_kernel::arch::imp::tlb::serve_now",
 ];
-/// What runs while all other CPUs wait for a block of the kernel's map to get another size. Nobody may use what
-/// lies in the block then, and a tracer's memory may.
+/// What runs while all other CPUs wait for a block of the kernel's map to get another size. Nobody may use
+/// what lies in the block then, and a tracer's memory may lie there.
 const ALONE: [&str; 5] = [
     "limen_linear_map::",
     "limen_kernel::mm::linear::",

@@ -59,7 +59,8 @@ fn general(frame: &mut Frame, _: &mut Context, out: &mut [u8]) {
         f.ctr,
         f.link,
         f.xer,
-        f.ccr,
+        // What is above the 32 bits is not defined.
+        f.ccr & 0xffff_ffff,
         f.softe,
         f.trap & !1,
         f.dar,

@@ -390,8 +390,8 @@ fn work() {
     RUNNING.fetch_sub(1, Relaxed);
 }
 
-/// Pages that are changed and changed back, for which the blocks that they are in get another size: also those
-/// in which tracers have their memory.
+/// Pages that are changed and changed back, for which the blocks that they are in get another size: also
+/// those in which tracers have their memory.
 struct Changed([Option<Pfn>; 64]);
 
 impl Changed {

@@ -27,6 +27,7 @@ pub fn build(arch: Arch, dir: &Path, name: &str, new: &Path) -> Result<()> {
     cargo
         .args([
             "rustc",
+            "--quiet",
             "--release",
             "--crate-type",
             "staticlib",

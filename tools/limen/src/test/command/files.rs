@@ -135,10 +135,10 @@ pub(super) fn files(context: &Context, arch: Arch) -> Result<Verdict> {
             || ran.everything(),
         )?;
         let ran = Guest::new(context, arch)
-            .option("--mem=8M")
+            .option("--mem=9M")
             .program(&[&memory, "nothing"])
             .run()?;
-        check("a small program in 8 MiB", ran.status == 0, || ran.everything())?;
+        check("a small program in 9 MiB", ran.status == 0, || ran.everything())?;
     }
     Ok(Verdict::Passed(
         "names of any bytes, links, pipes, devices, permissions, little memory".into(),
