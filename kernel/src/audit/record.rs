@@ -82,7 +82,7 @@ pub fn write(kind: u16, args: fmt::Arguments<'_>) {
     }
 }
 
-/// [`write`] in an event, whatever rules say.
+/// [`write()`] in an event, whatever rules say.
 pub fn write_in(stamp: Stamp, kind: u16, args: fmt::Arguments<'_>) {
     let mut text = Text::default();
     let Stamp { ms, serial } = stamp;

@@ -3,7 +3,7 @@
 //!
 //! A number of a site is given to another when its module is gone. Before that, nothing has it: registered
 //! tracers and filters are told. What has been copied from a filter and takes its place later cannot be told:
-//! as long as there is such a [`Copy`], no number is used again, and when it takes the filter's place it is
+//! as long as there is such a `Copy`, no number is used again, and when it takes the filter's place it is
 //! compared with what there is (`Hash::settle`).
 
 use super::function::Functions;
@@ -19,7 +19,7 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::SeqCst;
 use limen_linux_abi::Errno;
 
-/// Held while a module's functions come or go. In it is the number behind all that a [`Copy`] may contain.
+/// Held while a module's functions come or go. In it is the number behind all that a `Copy` may contain.
 static CHANGING: Mutex<usize> = Mutex::new(0);
 
 static COPIES: AtomicUsize = AtomicUsize::new(0);

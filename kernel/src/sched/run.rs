@@ -44,8 +44,8 @@ pub fn resched_cpu(n: usize) {
 }
 
 /// The running thread calls the scheduler. If its state is not `RUNNING`, it sleeps until it is woken; else
-/// it gives up the CPU only to more deserving tasks. Interrupts are on, no spinlock is held. A function of its
-/// own, so that it can be traced by this name.
+/// it gives up the CPU only to more deserving tasks. Interrupts are on, no spinlock is held. A function of
+/// its own, so that it can be traced by this name.
 #[inline(never)]
 #[cfg_attr(feature = "lockdep", track_caller)]
 pub fn schedule() {

@@ -280,8 +280,8 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
     flags
 }
 
-/// The compiler flags of modules in Rust, and of `core` in them: nothing that a linker would have to bring, and
-/// room for tracers as in the kernel.
+/// The compiler flags of modules in Rust, and of `core` in them: nothing that a linker would have to bring,
+/// and room for tracers as in the kernel.
 pub fn module_flags(arch: Arch) -> Vec<String> {
     let mut flags = vec![
         "-Crelocation-model=static",

@@ -1,5 +1,5 @@
 //! A call is recorded in the usual case, with as few instructions as can be: nothing is called here, so that
-//! nothing has to be saved. Every other case is left to [`super::record`].
+//! nothing has to be saved. Every other case is left to [`super::record()`].
 
 use super::super::target::{Data, Target};
 use super::{ADDRESS, Recorder};

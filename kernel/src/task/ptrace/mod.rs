@@ -8,7 +8,7 @@
 //! and what continues it take neither `TREE` nor any other lock that not only this process uses; the tracer
 //! is told with no lock held.
 //!
-//! A thread that is not traced meets nothing of this: [`Besides`](crate::signal::Besides)`::TRACED` sends a tracee out of the quick way
+//! A thread that is not traced meets nothing of this: `Besides::TRACED` sends a tracee out of the quick way
 //! of signal delivery, bits of the system call work word bring it to its stops there, and the rest asks
 //! [`Trace::is_traced`] where it is cold.
 

@@ -24,6 +24,7 @@ const PASS: &[&str] = &[
     "event/event-pid",
     "event/subsystem-enable",
     "event/toplevel-enable",
+    "ftrace/fgraph-filter",
     "ftrace/fgraph-filter-stack",
     "ftrace/func-filter-notrace-pid",
     "ftrace/func-filter-pid",
@@ -51,7 +52,6 @@ const OTHER: &[(&str, &str)] = &[
     ("direct/ftrace-direct", "UNRESOLVED"),
     ("ftrace/func_mod_trace", "UNRESOLVED"),
     // Functions by names that only Linux has.
-    ("ftrace/fgraph-filter", "FAIL"),
     ("ftrace/func-filter-glob", "FAIL"),
     ("ftrace/func_set_ftrace_file", "FAIL"),
     ("event/trace_printk", "UNRESOLVED"),

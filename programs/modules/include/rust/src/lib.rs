@@ -1,5 +1,5 @@
-//! What modules of the kernel can call, for modules written in Rust: `limen.h` has the same for C, and says more
-//! of each function.
+//! What modules of the kernel can call, for modules written in Rust: `limen.h` has the same for C, and says
+//! more of each function.
 //!
 //! ```ignore
 //! #![no_std]
@@ -30,8 +30,8 @@ pub const EFAULT: i32 = 14;
 /// See [`EIO`].
 pub const EINVAL: i32 = 22;
 
-/// What a module says of itself, and its two functions: `init` is `fn() -> Result<(), i32>` with a number of an
-/// error, `exit` is `fn()`. Once per module.
+/// What a module says of itself, and its two functions: `init` is `fn() -> Result<(), i32>` with a number of
+/// an error, `exit` is `fn()`. Once per module.
 #[macro_export]
 macro_rules! module {
     (name: $name:literal, license: $license:literal, init: $init:path, exit: $exit:path $(,)?) => {
@@ -78,11 +78,14 @@ macro_rules! modinfo {
     };
 }
 
-/// A parameter: an atomic static of this name, set by `name=value` when the module is loaded, and by its file
+/// A parameter: an atomic static of this name; set by `name=value` when the module is loaded, and by its file
 /// in `/sys/module/MODULE/parameters` with this mode (0: no file). The type is Linux's word for it.
 #[macro_export]
 macro_rules! param {
-    ($(#[$doc:meta])* static $variable:ident: $type:ty = $value:expr, $name:literal, $word:literal, $mode:expr) => {
+    (
+        $(#[$doc:meta])*
+        static $variable:ident: $type:ty = $value:expr, $name:literal, $word:literal, $mode:expr $(,)?
+    ) => {
         $(#[$doc])*
         static $variable: $type = <$type>::new($value);
         $crate::modinfo!(PARAM, "parmtype", $name);

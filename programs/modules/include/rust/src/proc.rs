@@ -22,8 +22,8 @@ pub struct Proc(*mut sys::Opaque);
 unsafe impl Send for Proc {}
 
 impl Proc {
-    /// With a mode of which the bits for reading count; `show` writes its text. `ENOMEM`: there is no memory, or
-    /// the name is taken.
+    /// With a mode of which the bits for reading count; `show` writes its text. `ENOMEM`: there is no memory,
+    /// or the name is taken.
     pub fn create(name: &CStr, mode: u32, show: fn(&mut Text)) -> Result<Self, i32> {
         extern "C" fn call(out: *mut sys::Opaque, data: *mut u8) -> i32 {
             // SAFETY: `create` gave a function of this type.
