@@ -89,7 +89,7 @@ printf '#!/bin/busybox awk -f\nBEGIN { print "awk script" }\n' > a; chmod +x a; 
 printf '#!/no/such\n' > n; chmod +x n; ./n 2>/dev/null; echo $?
 ## case: big-arguments
 x=$(head -c 100000 /dev/zero | tr '\0' y); echo ${#x}; /bin/busybox echo $x | wc -c
-env X="$x" /bin/busybox sh -c 'echo ${#X}'; x=$(head -c 3000000 /dev/zero | tr '\0' y)
+env X="$x" /bin/busybox sh -c 'echo ${#X}'; x=$(head -c $(($(stat -f -c %S .) * 34)) /dev/zero | tr '\0' y)
 /bin/busybox echo $x 2>&1 | wc -c | awk '{ print ($1 > 100000) }'
 ## case: arg-list-limit
 i=0; set --; while [ $i -lt 1200 ]; do set -- "$@" argument$i; i=$((i + 1)); done; /bin/busybox echo "$@" | wc
