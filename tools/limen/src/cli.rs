@@ -147,7 +147,7 @@ pub struct BuildOptions {
     /// Cargo features of the kernel
     #[arg(long, value_name = "LIST", default_value = "")]
     pub features: String,
-    /// Build the kernel module of the C files in DIR instead, or those in the folders in it
+    /// Build the kernel module in DIR instead (C files, or a package in Rust), or those in the folders in it
     #[arg(long, value_name = "DIR")]
     pub module: Option<PathBuf>,
     /// Say which toolchain is used and what it is told
