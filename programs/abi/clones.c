@@ -399,6 +399,17 @@ static pid_t sharing(unsigned long flags) {
     return child;
 }
 
+static int pauses(void *arg) {
+    (void)arg;
+    for (;;) pause();
+}
+
+/* One that shares the memory, and so needs a stack of its own. */
+static pid_t sharing_memory(void) {
+    static char stack[65536] __attribute__((aligned(16)));
+    return clone(pauses, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+}
+
 static void end(pid_t child) {
     int status;
     kill(child, SIGKILL);
@@ -480,7 +491,7 @@ static void comparing(void) {
     close(ends[1]);
     CHECK(syscall(SYS_ioprio_set, 1, 0, 0) == 0);
     /* An object shared with another process cannot be unshared alone. */
-    child = sharing(CLONE_VM);
+    child = sharing_memory();
     CHECK(unshare(CLONE_VM) == -1 && errno == EINVAL && unshare(CLONE_SIGHAND) == 0);
     end(child);
     CHECK(unshare(CLONE_VM) == 0);

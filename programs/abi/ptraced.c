@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -398,6 +399,41 @@ static void kills(void) {
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGKILL);
 }
 
+/*
+ * Two that trace each other, and want to be told before the other ends: each waits for the other in its last
+ * stop. The next SIGKILL ends that. On Linux nothing does.
+ */
+static void each_other(void) {
+    struct utsname name;
+    uname(&name);
+    if (strstr(name.version, "Limen") == NULL) return;
+    int numbers[2], ready[2];
+    char good[2] = {0};
+    CHECK(pipe(numbers) == 0 && pipe(ready) == 0);
+    pid_t pids[2];
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        if (pids[i] != 0) continue;
+        pid_t other = i == 1 ? pids[0] : 0;
+        if (i == 0 && read(numbers[0], &other, sizeof other) != sizeof other) _exit(1);
+        char seized = trace(SEIZE, other, 0, O_EXIT) == 0;
+        if (write(ready[1], &seized, 1) != 1) _exit(1);
+        pauses();
+    }
+    CHECK(write(numbers[1], &pids[1], sizeof pids[1]) == sizeof pids[1]);
+    CHECK(read(ready[0], good, 1) == 1 && read(ready[0], good + 1, 1) == 1 && good[0] == 1 && good[1] == 1);
+    kill(pids[0], SIGKILL);
+    kill(pids[1], SIGKILL);
+    usleep(200000);
+    CHECK(waitpid(pids[0], NULL, WNOHANG) == 0 && waitpid(pids[1], NULL, WNOHANG) == 0);
+    kill(pids[0], SIGKILL);
+    CHECK(await(pids[0]) == SIGKILL && await(pids[1]) == SIGKILL);
+    for (int i = 0; i < 2; i++) {
+        close(numbers[i]);
+        close(ready[i]);
+    }
+}
+
 static void status_line(void) {
     char path[64], text[4096];
     pid_t pid = traced(pauses);
@@ -453,6 +489,7 @@ int main(int argc, char **argv) {
     two_who_wait();
     threads();
     kills();
+    each_other();
     status_line();
     steps();
     return report();

@@ -6,8 +6,9 @@
  * worker that waits in a call is interrupted by a signal and goes on; one that does not go on is killed, and
  * one that dies is replaced. Workers count in shared memory, which a call may overwrite: the supervisor has
  * its own total and accepts a worker's count only if it is possible. The exit status is 0 if the total was
- * reached, every worker could be killed and no process is left. How the workers ended does not matter. With
- * -v it prints which calls took the time. Called by tools/limen/src/test/programs.rs.
+ * reached, every worker could be killed and no process is left; a process that does not die is described. How
+ * the workers ended does not matter. With -v it prints which calls took the time. Called by
+ * tools/limen/src/test/programs.rs.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -495,6 +496,27 @@ static void start(int slot, int uid, uint64_t seed) {
     if (workers[slot].pid == 0) worker(slot, uid, seed);
 }
 
+/* Prints a child that does not die, with each of its threads: its state, its tracer, what it waits in. */
+static void describe(int pid) {
+    static const char *const files[] = {"status", "syscall", "wchan"};
+    char name[300], text[2048];
+    snprintf(name, sizeof name, "/proc/%d/task", pid);
+    DIR *tasks = opendir(name);
+    struct dirent *entry;
+    while (tasks && (entry = readdir(tasks))) {
+        if (atoi(entry->d_name) <= 0) continue;
+        printf("does not die: %d, thread %s\n", pid, entry->d_name);
+        for (int i = 0; i < 3; i++) {
+            snprintf(name, sizeof name, "/proc/%d/task/%.20s/%s", pid, entry->d_name, files[i]);
+            int fd = open(name, O_RDONLY);
+            ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+            close(fd);
+            printf("%s: %.*s\n", files[i], n > 0 ? (int)n : 0, text);
+        }
+    }
+    if (tasks) closedir(tasks);
+}
+
 /* Interrupts a worker that waits, kills it if that does not help, and fails if it does not die. */
 static void look_after(int slot) {
     struct known *w = &workers[slot];
@@ -502,6 +524,7 @@ static void look_after(int slot) {
     if (w->killed) {
         if (now() - w->killed > MERCY) {
             printf("worker %d cannot be killed in call %d\n", w->pid, shared->number[slot]);
+            describe(w->pid);
             exit(1);
         }
     } else if (calls != w->made) {
@@ -525,6 +548,7 @@ static int sweep(void) {
     time_t began = now();
     int left = 0;
     while (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD) {
+        int late = now() - began > MERCY;
         DIR *proc = opendir("/proc");
         struct dirent *entry;
         while (proc && (entry = readdir(proc))) {
@@ -537,9 +561,10 @@ static int sweep(void) {
                 sscanf(end + 1, " %*c %d", &parent);
             close(fd);
             if (parent == getpid() && kill(pid, SIGKILL) == 0) left++;
+            if (parent == getpid() && late) describe(pid);
         }
         if (proc) closedir(proc);
-        if (now() - began > MERCY) return -1;
+        if (late) return -1;
         usleep(2000);
     }
     return left;

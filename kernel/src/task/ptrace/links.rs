@@ -106,13 +106,24 @@ pub fn traceme() -> Result<(), Errno> {
             tid => threads.find(|thread| thread.tid() == tid).cloned(),
         }
     });
-    let Some(thread) = thread.filter(|thread| !thread.flags().contains(TaskFlags::EXITING)) else {
+    let Some(thread) = thread.filter(|thread| becomes_tracer(thread)) else {
         return Ok(());
     };
     let privileged = thread.creds().capable(cap::SYS_PTRACE);
     link(&me, &thread, &mut list, Options::TRACED, privileged)?;
-    thread.set_flags(TaskFlags::TRACER);
     Ok(())
+}
+
+/// Marks `thread` as one that lets go of its tracees when it ends. Returns whether it is not ending yet.
+/// [`TREE`] is locked.
+fn becomes_tracer(thread: &Task) -> bool {
+    // An ending thread marks itself as such under this lock before it looks for the other mark.
+    let _signals = thread.process.signals.lock();
+    let lives = !thread.flags().contains(TaskFlags::EXITING);
+    if lives {
+        thread.set_flags(TaskFlags::TRACER);
+    }
+    lives
 }
 
 /// Links a tracee to its tracer. [`TREE`] is locked, and the list of the tracer's process has room. Returns
