@@ -27,6 +27,9 @@ impl MappedFile for File {
         perm::owner_or_capable(self.inode(), &creds)
             || perm::path_permission(&self.path, perm::WRITE, &creds).is_ok()
     }
+    fn is_unlinked(&self) -> bool {
+        self.inode().nlink() == 0
+    }
 }
 
 /// What a mapping of `file` from byte `offset` on maps. `ENODEV`: it cannot be mapped; `EACCES`: the way in

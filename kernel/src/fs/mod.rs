@@ -14,6 +14,7 @@ pub mod attr;
 mod children;
 pub mod closing;
 pub mod context;
+pub mod core_file;
 pub mod count;
 pub mod debugfs;
 pub mod dentry;

@@ -30,6 +30,7 @@ impl AddressSpace {
             Registrations::forked(&self.membarrier),
         );
         child.set_dump_mode(self.dump_mode());
+        child.set_dump_filter(self.dump_filter());
         let auxv = self.auxv.lock().clone();
         *child.auxv.lock() = auxv;
         let mut gather = Gather::new();

@@ -8,6 +8,7 @@ mod cids;
 pub mod commit;
 pub mod copy;
 mod dma;
+pub mod dump;
 pub mod fault;
 mod fork;
 pub mod frame;

@@ -205,6 +205,8 @@ pub struct AddressSpace {
     pub(super) users: AtomicUsize,
     /// Whether processes of the same user may read it (`PR_SET_DUMPABLE`).
     dumpable: AtomicU8,
+    /// [`super::dump::DumpFilter`].
+    pub(super) dump_filter: AtomicU32,
     /// The auxiliary vector that its program was given, for `/proc/pid/auxv`.
     pub auxv: SpinLock<Option<Arc<[usize]>>>,
     /// What its process has registered for with `membarrier`.
@@ -246,6 +248,7 @@ impl AddressSpace {
             cids: super::cids::Cids::new(),
             users: AtomicUsize::new(0),
             dumpable: AtomicU8::new(1),
+            dump_filter: AtomicU32::new(super::dump::DumpFilter::DEFAULT.bits()),
             auxv: SpinLock::new(None),
             membarrier,
             this: this.clone(),

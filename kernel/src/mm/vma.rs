@@ -104,6 +104,8 @@ pub trait MappedFile: Send + Sync {
     /// Whether the running task may learn which pages of the file are in memory: it owns the file or may
     /// write to it.
     fn tells_residency(&self) -> bool;
+    /// Whether it has no name any more.
+    fn is_unlinked(&self) -> bool;
 }
 
 /// A file to be mapped.

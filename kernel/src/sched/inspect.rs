@@ -1,12 +1,13 @@
 //! What a thread does in the kernel and where it left user mode (`/proc/<pid>/syscall`).
 
-use super::entity::on_rq;
+use super::entity::{on_rq, with_current_context};
 use super::{TaskState, WaitQueue, current, preempt};
 use crate::arch::frame::Frame;
 use crate::arch::{
     irq,
     switch::{Context, user_frame},
 };
+use crate::mm::KernelStack;
 use crate::sync::without_interrupts;
 use crate::task::Task;
 use crate::time::now_ns;
@@ -97,6 +98,19 @@ pub fn with_registers<R>(
     // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its frame or its
     // context.
     while_off_cpu(task, fits, || unsafe { f(&mut *frame, &mut *task.context.get()) })
+}
+
+/// Runs `f` with a copy of the running thread's registers, which came from user mode. `None`: there is no
+/// memory. May sleep.
+pub fn with_own_registers<R>(f: impl FnOnce(&mut Frame, &mut Context) -> R) -> Option<R> {
+    // A context belongs to a stack.
+    let stack = KernelStack::new()?;
+    let task = current();
+    // SAFETY: the frame with which the running thread entered the kernel, which only that thread uses.
+    let mut frame = unsafe { (*user_frame(task.stack.top())).clone() };
+    let mut context = Context::new(stack.top(), &frame);
+    with_current_context(|own| context.fork_from(own, None, None));
+    Some(f(&mut frame, &mut context))
 }
 
 /// Waits until `task`, which is in a state of `state`, is off its CPU. `false`: it is in another state, or a

@@ -7,7 +7,7 @@ use super::{
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
-use crate::task::{CurrentTask, current, exit, ptrace};
+use crate::task::{CurrentTask, coredump, current, exit, ptrace};
 use limen_entry::{Cause, Frame as _};
 use limen_linux_abi::{Errno, Restart};
 
@@ -282,8 +282,8 @@ fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignal
     if !SigSet::STOP.has(sig) {
         drop(shared);
         fatal::report(task, info);
-        // Core files are not written, so the wait status does not report one.
-        exit::exit_group_by_signal(exit::status_of_signal(sig, false));
+        let dumped = SigSet::COREDUMP.has(sig) && coredump::dump(task, info);
+        exit::exit_group_by_signal(exit::status_of_signal(sig, dumped));
     }
     // For a tracee, that was when its tracer was told of the signal.
     shared.stop_dequeued |= !task.trace.is_traced();

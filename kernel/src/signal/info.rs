@@ -191,6 +191,14 @@ impl SigInfo {
         };
         matches!(self.code(), LOWEST..=0 | code::KERNEL | ASYNCNL) || (1..=last).contains(&self.code())
     }
+    /// The whole `siginfo_t`.
+    pub fn bytes(&self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        for (to, from) in bytes.chunks_exact_mut(4).zip(self.words) {
+            to.copy_from_slice(&from.to_ne_bytes());
+        }
+        bytes
+    }
     /// Writes the whole `siginfo_t` to user memory. `EFAULT`.
     #[inline]
     pub fn write_to(&self, at: usize) -> Result<(), Errno> {

@@ -11,7 +11,7 @@ use crate::arch::{interrupt, smp};
 use crate::sched::{self, entity::TaskState, preempt};
 use crate::sync::IrqSpinGuard;
 use crate::task::user::QueuedSignals;
-use crate::task::{Process, Task, TaskFlags, exit, pid, ptrace, rlimit};
+use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
@@ -228,8 +228,10 @@ pub fn force_fatal(sig: u32) {
 /// Ends the running thread's process as by a signal with these details that nothing can catch, not even an
 /// action that another thread sets at this moment. With no lock held.
 pub fn end_by(info: &SigInfo) -> ! {
-    super::fatal::report(&crate::task::current(), info);
-    exit::exit_group_by_signal(exit::status_of_signal(info.signal(), false))
+    let task = crate::task::current();
+    super::fatal::report(&task, info);
+    let dumped = coredump::dump(&task, info);
+    exit::exit_group_by_signal(exit::status_of_signal(info.signal(), dumped))
 }
 
 /// Whether the default action of `sig` ends the process.
@@ -346,11 +348,14 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     Sent::Queued
 }
 
-/// `SIGKILL` was sent to a process that ends already: its traced threads do not stop for their tracers before
+/// `SIGKILL` was sent to a process that ends already: its core dump ends early, and its traced threads do not stop for their tracers before
 /// they end, or no longer. On Linux they stay until the tracer lets them go on; two that trace each other could
 /// never be ended.
 #[cold]
 fn end_last_stops(process: &Process, shared: &Shared<'_>) {
+    if let Some(dump) = &shared.dump {
+        dump.kill();
+    }
     for task in process.threads_under(shared).iter() {
         if task.trace.is_traced() {
             ptrace::kills(task);

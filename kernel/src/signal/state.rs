@@ -3,6 +3,7 @@
 use super::{NSIG, Pending, SigSet};
 use crate::sched::WaitQueue;
 use crate::sync::IrqSpinLock;
+use crate::task::coredump::Dump;
 use crate::task::user::QueuedSignals;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -220,6 +221,8 @@ pub struct ProcessSignals {
     pub untold: StopNews,
     /// Neither `SIGKILL` nor a signal with its default action reaches the process (the first one).
     pub unkillable: bool,
+    /// Its core file is being written.
+    pub dump: Option<Arc<Dump>>,
 }
 
 impl ProcessSignals {
@@ -244,6 +247,7 @@ impl ProcessSignals {
             news: StopNews::None,
             untold: StopNews::None,
             unkillable: false,
+            dump: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::access::may_signal;
 use super::process::{ChildNode, Number, TREE, init_process, keep_faults};
 use super::session::{ProcessGroup, Session};
-use super::{ExitState, Process, Task, TaskFlags, Usage, current, pid, ptrace, user};
+use super::{CurrentTask, ExitState, Process, Task, TaskFlags, Usage, coredump, current, pid, ptrace, user};
 use crate::rcu::Former;
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
@@ -66,11 +66,14 @@ pub fn when_threads_end(told: fn(&Task)) {
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
     if task.trace.is_traced() {
-        ptrace::event(ptrace::Event::Exit, status as usize);
+        traced_ends(&task, status);
     }
     signal::stop::leave(&task);
-    if task.flags().contains(TaskFlags::TRACER) {
-        ptrace::tracer_ends(&task);
+    if task
+        .flags()
+        .intersects(TaskFlags::TRACER.union(TaskFlags::DUMPED))
+    {
+        watched_ends(&task);
     }
     // The list of threads would not tell: two threads that end at the same time are both still in it.
     let last = task.process.thread_ends();
@@ -99,6 +102,26 @@ pub fn exit_thread(status: i32) -> ! {
     }
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);
     sched::end_thread()
+}
+
+/// The running thread, which is traced, ends: its tracer may want to see it once more.
+#[cold]
+fn traced_ends(task: &CurrentTask, status: i32) {
+    if task.flags().contains(TaskFlags::DUMPED) {
+        coredump::park(task);
+    }
+    ptrace::event(ptrace::Event::Exit, status as usize);
+}
+
+/// The running thread has been marked as ending. It is to be dumped, or may be a tracer.
+#[cold]
+fn watched_ends(task: &CurrentTask) {
+    if task.flags().contains(TaskFlags::DUMPED) {
+        coredump::park(task);
+    }
+    if task.flags().contains(TaskFlags::TRACER) {
+        ptrace::tracer_ends(task);
+    }
 }
 
 /// What must be done before the thread's memory goes away: robust futexes, the id word, a parent that waits

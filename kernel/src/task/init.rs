@@ -1,65 +1,23 @@
 //! The first process.
 
-use super::session::{ProcessGroup, Session, member_node};
-use super::thread::NewTask;
-use super::{Process, Task, TaskFlags, exec, fork, pid, rlimit, root_creds};
+use super::{exec, start};
 use crate::arch::frame::Frame;
-use crate::arch::switch::Context;
 use crate::cmdline;
-use crate::fs::{FdTable, FsContext};
-use crate::mm::KernelStack;
+use crate::fs::FsContext;
 use crate::mm::PhysRange;
-use crate::sched::entity::{ContextCell, SchedEntity};
-use crate::signal::{ProcessSignals, TaskSignals};
+use crate::signal::ProcessSignals;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Weak;
 use alloc::vec::Vec;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// Makes process 1. Its thread unpacks `initrd` into the root and executes init.
 pub fn start_init(initrd: Option<PhysRange>) {
-    let stack = KernelStack::new().expect("memory for the first process");
-    let context = Context::new(stack.top(), &Frame::new_user(0, 0));
-    let tid = pid::allocate().expect("the first process id");
-    let session = Session::new(0);
-    let group = ProcessGroup::new(0, session);
     let mut signals = ProcessSignals::new();
     signals.unkillable = true;
-    let mut own = TaskSignals::new(None);
-    let account = Some(super::user::QueuedSignals::of(0));
-    // Until now the process is counted on no user's account.
-    let _ = (
-        signals.pending.charge_to(account.clone()),
-        own.pending.charge_to(account),
-    );
-    let limits = rlimit::Limits::new(fork::max_threads() / 2);
-    let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0);
-    let node = member_node(&process);
-    process.enter_group(group.reserve(), node);
-    let mut comm = [0; 16];
-    comm[..4].copy_from_slice(b"init");
-    let task = Task::new(NewTask {
-        tid,
-        process: process.clone(),
-        flags: TaskFlags::KTHREAD,
-        context: ContextCell::new(context),
-        sched: SchedEntity::new(),
-        stack,
-        creds: root_creds(),
-        mm: None,
-        files: Some(FdTable::new()),
-        fs: Some(FsContext::initial()),
-        comm,
-        signals: own,
-        exit_signal: 0,
-    });
-    process.with_threads(|threads| threads.push(task.clone()));
-    pid::register(&task, true);
-    // The first user thread. It cannot exceed the limit.
-    let _ = super::user::charge(0, rlimit::INFINITY);
-    *task.kernel_function.lock() = Some(Box::new(move || run(initrd)));
+    let run = Box::new(move || run(initrd));
+    let task = start::process(b"init", signals, FsContext::initial(), run).expect("the first process");
     crate::sched::wake_new_task(&task);
 }
 
@@ -71,7 +29,7 @@ fn run(initrd: Option<PhysRange>) {
     open_console();
     let mut frame = Frame::new_user(0, 0);
     let (args, env) = init_arguments();
-    start(&mut frame, &args, &env);
+    execute(&mut frame, &args, &env);
     *super::current().start_frame.lock() = Some(Box::new(frame));
 }
 
@@ -168,12 +126,12 @@ fn is_kernel_option(word: &str) -> bool {
 }
 
 /// Executes init: the program that `rdinit=` or `init=` names, else one of the usual ones.
-fn start(frame: &mut Frame, args: &[String], env: &[String]) {
-    let env: Vec<&str> = env.iter().map(String::as_str).collect();
+fn execute(frame: &mut Frame, args: &[String], env: &[String]) {
+    let env: Vec<&[u8]> = env.iter().map(String::as_bytes).collect();
     let mut try_one = |path: &str| -> Result<(), Errno> {
-        let mut argv = Vec::from([path]);
-        argv.extend(args.iter().map(String::as_str));
-        let result = exec::kernel_execve(frame, path, &argv, &env);
+        let mut argv = Vec::from([path.as_bytes()]);
+        argv.extend(args.iter().map(String::as_bytes));
+        let result = exec::kernel_execve(frame, path.as_bytes(), &argv, &env);
         if result.is_ok() {
             info!("Run {path} as init process");
         }

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod coredump;
 pub mod creds;
 pub mod dispatch;
 pub mod events;
@@ -22,6 +23,7 @@ pub mod returns;
 pub mod rlimit;
 pub mod seccomp;
 pub mod session;
+mod start;
 pub mod thread;
 pub mod timers;
 pub mod unshare;

@@ -41,6 +41,8 @@ bitflags! {
         const EXPIRES_MOUNT = 1 << 9;
         /// It has traced others, and may still.
         const TRACER = 1 << 10;
+        /// It stops before it ends, because its process is being dumped.
+        const DUMPED = 1 << 11;
     }
 }
 

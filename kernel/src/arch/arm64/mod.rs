@@ -97,6 +97,8 @@ pub const fn elf_platform() -> &'static str {
 }
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 183;
+/// `e_flags` of core files.
+pub const ELF_CORE_FLAGS: u32 = 0;
 /// `AUDIT_ARCH_*` of the native ABI: what seccomp filters and `SIGSYS` call it.
 pub const AUDIT_ARCH: u32 = 0xc000_00b7;
 

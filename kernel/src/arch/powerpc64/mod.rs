@@ -96,6 +96,8 @@ pub const UTS_MACHINE: &str = "ppc64le";
 pub use cpu::platform as elf_platform;
 /// `e_machine` of the programs this kernel runs.
 pub const ELF_MACHINE: u16 = 21;
+/// `e_flags` of core files: version 2 of the ABI.
+pub const ELF_CORE_FLAGS: u32 = 2;
 /// `AUDIT_ARCH_*` of the native ABI: what seccomp filters and `SIGSYS` call it.
 pub const AUDIT_ARCH: u32 = 0xc000_0015;
 

@@ -6,6 +6,7 @@ use crate::fs::mount;
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Directory, Node, Text, parse};
 use crate::mm::AddressSpace;
+use crate::mm::dump::DumpFilter;
 use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
 use crate::task::audit;
@@ -178,9 +179,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("cmdline", FileType::Regular, |s| text(s, memory::cmdline)),
     ("comm", FileType::Regular, comm),
-    ("coredump_filter", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "00000033"))
-    }),
+    ("coredump_filter", FileType::Regular, coredump_filter),
     ("cwd", FileType::Symlink, |s| {
         place(s, |s| Some(s.task()?.try_fs()?.cwd()))
     }),
@@ -394,6 +393,25 @@ fn oom_adj(subject: &Subject) -> Node {
             set_oom_score_adj(&writer, new, true)
         },
     )
+}
+
+/// Which mappings a core file has.
+fn coredump_filter(subject: &Subject) -> Node {
+    let mm = |subject: &Subject| subject.task().and_then(|task| task.mm());
+    let (reader, writer) = (subject.clone(), subject.clone());
+    let show = move |out: &mut Text| {
+        if let Some(mm) = mm(&reader) {
+            let _ = writeln!(out, "{:08x}", mm.dump_filter().bits());
+        }
+        Ok(())
+    };
+    let store = move |text: &[u8]| {
+        let bits: u32 = parse(text)?;
+        let mm = mm(&writer).ok_or(Errno::ESRCH)?;
+        mm.set_dump_filter(DumpFilter::from_bits_truncate(bits));
+        Ok(())
+    };
+    Node::File(0o644, Arc::new(show), Some(Arc::new(store)))
 }
 
 /// By how much sleeps may be prolonged. Another thread's value needs permission to change its scheduling.

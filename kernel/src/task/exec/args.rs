@@ -59,15 +59,15 @@ impl Strings {
     }
 
     /// From lists of the kernel's own.
-    pub fn from_kernel(args: &[&str], env: &[&str]) -> Result<Self, Errno> {
+    pub fn from_kernel(args: &[&[u8]], env: &[&[u8]]) -> Result<Self, Errno> {
         let mut strings = Self::new();
         for arg in args {
-            strings.push(arg.as_bytes())?;
+            strings.push(arg)?;
         }
         strings.argc = args.len();
         strings.env_start = strings.bytes.len();
         for entry in env {
-            strings.push(entry.as_bytes())?;
+            strings.push(entry)?;
         }
         strings.envc = env.len();
         Ok(strings)

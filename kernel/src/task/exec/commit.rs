@@ -58,6 +58,9 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         true => crate::mm::space::SUID_DUMPABLE.load(Ordering::Relaxed),
         false => 1,
     });
+    if let Some(old) = task.mm() {
+        image.mm.set_dump_filter(old.dump_filter());
+    }
     let old = task.replace_mm(Some(image.mm.clone()));
     sched::activate_mm(&image.mm);
     exit::release_vfork_parent(&task);

@@ -129,10 +129,11 @@ fn check_process_limit() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Executes init. The running kernel thread becomes a user thread with the registers in `frame`.
-pub fn kernel_execve(frame: &mut Frame, path: &str, args: &[&str], env: &[&str]) -> SysResult {
+/// Executes a program that the kernel starts. The running kernel thread becomes a user thread with the
+/// registers in `frame`.
+pub fn kernel_execve(frame: &mut Frame, path: &[u8], args: &[&[u8]], env: &[&[u8]]) -> SysResult {
     let strings = Strings::from_kernel(args, env)?;
-    let program = Program::open(AT_FDCWD, path.as_bytes(), false, false, strings)?;
+    let program = Program::open(AT_FDCWD, path, false, false, strings)?;
     run(frame, program)
 }
 

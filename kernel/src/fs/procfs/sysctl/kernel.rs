@@ -8,7 +8,7 @@ use crate::signal::fatal::PRINT as PRINT_FATAL_SIGNALS;
 use crate::task::creds::cap;
 use crate::task::seccomp::ACTIONS_LOGGED;
 use crate::task::uts;
-use crate::task::{creds, exec, fork, pid};
+use crate::task::{coredump, creds, exec, fork, pid};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -44,24 +44,12 @@ fn boot_id() -> Vec<u8> {
     BOOT_ID.get_or_init(uuid).clone()
 }
 
-/// The name of core files, which this kernel does not write.
-static CORE_PATTERN: crate::sync::SpinLock<Vec<u8>> = crate::sync::SpinLock::new(Vec::new());
-static CORE_USES_PID: AtomicI32 = AtomicI32::new(0);
-static CORE_PIPE_LIMIT: AtomicI32 = AtomicI32::new(0);
 /// Which SysRq keys are allowed. Nothing reads it: there is no keyboard, and `/proc/sysrq-trigger` allows
 /// all, as on Linux.
 static SYSRQ: AtomicI32 = AtomicI32::new(0x1b6);
 
 /// Whether modules can neither be loaded nor unloaded any more. It can only be set to 1.
 pub static MODULES_DISABLED: AtomicI32 = AtomicI32::new(0);
-fn core_pattern() -> Vec<u8> {
-    let pattern = CORE_PATTERN.lock().clone();
-    if pattern.is_empty() {
-        b"core".to_vec()
-    } else {
-        pattern
-    }
-}
 
 static PANIC: Hook = Hook(
     || crate::panic::timeout().unwrap_or(0),
@@ -172,9 +160,9 @@ pub static SETTINGS: &[Setting] = &[
         0o644,
         Kind::Text(
             PATTERN,
-            core_pattern,
+            coredump::pattern,
             Some(|new| {
-                *CORE_PATTERN.lock() = new.to_vec();
+                coredump::set_pattern(new);
                 Ok(())
             }),
         ),
@@ -182,12 +170,12 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(
         "kernel/core_uses_pid",
         0o644,
-        Kind::Ints(&[Number::any(&CORE_USES_PID)]),
+        Kind::Ints(&[Number::any(&coredump::USES_PID)]),
     ),
     Setting::new(
         "kernel/core_pipe_limit",
         0o644,
-        Kind::Ints(&[Number::any(&CORE_PIPE_LIMIT)]),
+        Kind::Ints(&[Number::any(&coredump::PIPE_LIMIT)]),
     ),
     Setting::new(
         "kernel/pid_max",
