@@ -593,6 +593,18 @@ pub fn parse<T: core::str::FromStr>(bytes: &[u8]) -> Result<T, Errno> {
         .map_err(|_| Errno::EINVAL)
 }
 
+/// [`parse`] of a number that may begin with `0x` (hexadecimal) or `0` (octal), as in C.
+pub fn parse_any_base(bytes: &[u8]) -> Result<u64, Errno> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    let text = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
+    let (digits, base) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
+        None => (text, 10),
+    };
+    u64::from_str_radix(digits, base).map_err(|_| Errno::EINVAL)
+}
+
 /// Collects text as a string, for functions that append to one.
 pub fn with_string<R>(out: &mut Text, f: impl FnOnce(&mut String) -> R) -> R {
     let mut s = String::new();

@@ -246,7 +246,7 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     }
     if shared.group_exit.is_some() {
         if sig == SIGKILL {
-            end_last_stops(process, &shared);
+            end_last_stops(process, &mut shared);
         }
         return Sent::Queued;
     }
@@ -352,9 +352,10 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
 /// they end, or no longer. On Linux they stay until the tracer lets them go on; two that trace each other could
 /// never be ended.
 #[cold]
-fn end_last_stops(process: &Process, shared: &Shared<'_>) {
+fn end_last_stops(process: &Process, shared: &mut Shared<'_>) {
     if let Some(dump) = &shared.dump {
         dump.kill();
+        shared.group_exit = Some(exit::status_of_signal(SIGKILL, false));
     }
     for task in process.threads_under(shared).iter() {
         if task.trace.is_traced() {

@@ -4,7 +4,7 @@ use super::{descriptors, memory, mounts, status};
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount;
 use crate::fs::path::Path;
-use crate::fs::pseudo::{Directory, Node, Text, parse};
+use crate::fs::pseudo::{Directory, Node, Text, parse, parse_any_base};
 use crate::mm::AddressSpace;
 use crate::mm::dump::DumpFilter;
 use crate::mm::reserve::room_exact;
@@ -406,7 +406,7 @@ fn coredump_filter(subject: &Subject) -> Node {
         Ok(())
     };
     let store = move |text: &[u8]| {
-        let bits: u32 = parse(text)?;
+        let bits = u32::try_from(parse_any_base(text)?).map_err(|_| Errno::ERANGE)?;
         let mm = mm(&writer).ok_or(Errno::ESRCH)?;
         mm.set_dump_filter(DumpFilter::from_bits_truncate(bits));
         Ok(())

@@ -185,15 +185,5 @@ pub fn word(bytes: &[u8]) -> Result<&str, Errno> {
     Ok(text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0'))
 }
 
-/// A number that was written: decimal, or hexadecimal after `0x`, or octal after `0`.
-pub fn number(bytes: &[u8]) -> Result<u64, Errno> {
-    let text = word(bytes)?;
-    let with = |digits: &str, radix| u64::from_str_radix(digits, radix).map_err(|_| Errno::EINVAL);
-    if let Some(digits) = text.strip_prefix("0x") {
-        return with(digits, 16);
-    }
-    match text.strip_prefix('0') {
-        Some(digits) if !digits.is_empty() => with(digits, 8),
-        _ => parse(bytes),
-    }
-}
+/// A number that was written.
+pub use crate::fs::pseudo::parse_any_base as number;

@@ -71,7 +71,9 @@ impl Dump {
     pub fn end(&self, task: &CurrentTask, written: bool) {
         let own = {
             let mut shared = task.process.signals.lock();
-            shared.group_exit = Some(exit::status_of_signal(self.signal, written));
+            if written && shared.group_exit == Some(exit::status_of_signal(self.signal, false)) {
+                shared.group_exit = Some(exit::status_of_signal(self.signal, true));
+            }
             shared.dump.take()
         };
         self.over.store(true, Ordering::Release);
