@@ -2,7 +2,7 @@
 
 use super::{CHANGES, DIRECTORY, owner};
 use crate::fs::inode::{Dev, FileType};
-use crate::fs::pseudo::{Changes, Directory, Node, Text, parse, setting_file};
+use crate::fs::pseudo::{Changes, Directory, Node, Text, setting_file};
 use crate::sync::SpinLock;
 use crate::tracing::{self, Instance, Use};
 use alloc::sync::Arc;
