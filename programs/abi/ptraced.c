@@ -350,11 +350,13 @@ static int is_limen(void) {
     return uname(&name) == 0 && strstr(name.version, "Limen") != NULL;
 }
 
+#if defined(__x86_64__) || defined(__powerpc64__)
 /* Runs until it is told to end. */
 static int reads(void) {
     char byte;
     return read(0, &byte, 1) == 1 ? 5 : 6;
 }
+#endif
 
 /* A child that runs `body`, whose standard input is a pipe of which the other end is `*in`. */
 static pid_t with_input(int (*body)(void), int *in) {
