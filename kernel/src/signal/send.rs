@@ -243,9 +243,6 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
         keep_for_new(process, &shared, sig);
     }
     if shared.group_exit.is_some() {
-        if sig == SIGKILL {
-            end_last_stops(process, &shared);
-        }
         return Sent::Queued;
     }
     if SigSet::STOP.with(SIGCONT).has(sig) {
@@ -344,19 +341,6 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     }
     notify_signalfd(shared);
     Sent::Queued
-}
-
-/// `SIGKILL` was sent to a process that ends already: its traced threads do not stop for their tracers before
-/// they end, or no longer. On Linux they stay until the tracer lets them go on; two that trace each other could
-/// never be ended.
-#[cold]
-fn end_last_stops(process: &Process, shared: &Shared<'_>) {
-    for task in process.threads_under(shared).iter() {
-        if task.trace.is_traced() {
-            ptrace::kills(task);
-            wake(task, true);
-        }
-    }
 }
 
 /// What a stop signal and `SIGCONT` do when they are sent, whoever takes them.

@@ -65,10 +65,15 @@ pub fn when_threads_end(told: fn(&Task)) {
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
+    // Comes first: two threads that trace each other would wait for each other at their last stops, for ever.
+    if task.flags().contains(TaskFlags::TRACER) {
+        ptrace::tracer_ends(&task);
+    }
     if task.trace.is_traced() {
         ptrace::event(ptrace::Event::Exit, status as usize);
     }
     signal::stop::leave(&task);
+    // A child may have asked for it meanwhile.
     if task.flags().contains(TaskFlags::TRACER) {
         ptrace::tracer_ends(&task);
     }
@@ -154,13 +159,11 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     let mut gone = Gone::new();
     let (last, number);
     let mut keeps_number = false;
-    // Who is traced no longer.
-    let (mut traced, mut traced_leader) = (None, None);
     {
         let _tree = lock_without_exe(process);
         let leader = task.tid() == process.tgid;
         if task.trace.is_traced() && !leader {
-            (keeps_number, traced) = ptrace::thread_ends(task);
+            keeps_number = ptrace::thread_ends(task);
         }
         // Comes before any other thread can see it gone: a parent that has waited for the process finds
         // nothing under its number, and a thread in exec that waits for the others can take over the leader's
@@ -180,7 +183,7 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
             threads.is_empty()
         });
         if last {
-            end_process(process, &mut gone, &mut traced_leader);
+            end_process(process, &mut gone);
         } else {
             if task.flags().contains(TaskFlags::HAS_CHILDREN) {
                 leave_children(task);
@@ -189,7 +192,7 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
             process.exit_wait.wake_all();
         }
     }
-    drop((number, traced, traced_leader));
+    drop(number);
     // These may be the last references. They are dropped without the tree lock.
     while let Some(process) = gone.pop() {
         crate::fs::procfs::process_gone(process.range().value.tgid);
@@ -216,7 +219,7 @@ fn lock_without_exe(process: &Process) -> SpinGuard<'static, ()> {
 }
 
 /// The last thread has ended. [`TREE`] is locked. Processes that no parent waits for are added to `gone`.
-fn end_process(process: &Arc<Process>, gone: &mut Gone, traced: &mut Option<ptrace::Tracee>) {
+fn end_process(process: &Arc<Process>, gone: &mut Gone) {
     if let Some(status) = process.signals.lock().group_exit {
         process.exit_code.store(status, Ordering::Relaxed);
     }
@@ -231,10 +234,7 @@ fn end_process(process: &Arc<Process>, gone: &mut Gone, traced: &mut Option<ptra
         hang_up_if_orphaned(&group, process, Some(parent));
     }
     process.set_exit_state(ExitState::Zombie);
-    let mut waits = false;
-    if process.tracer.load(Ordering::Relaxed) != 0 {
-        (waits, *traced) = ptrace::tell_tracer_of_exit(process);
-    }
+    let waits = process.tracer.load(Ordering::Relaxed) != 0 && ptrace::tell_tracer_of_exit(process);
     if !waits && let Some(Reaped::Process(child)) = report_end(process) {
         gone.push(child);
     }
@@ -269,9 +269,12 @@ pub(super) fn report_end(process: &Arc<Process>) -> Option<Reaped> {
         Some(parent) => tell_parent_of_exit(process, parent),
         None => true,
     };
-    if !reap {
-        return None;
-    }
+    if reap { unwanted(process) } else { None }
+}
+
+/// `process` has ended, and nobody waits for it: its parent knows, and does not want to. [`TREE`] is locked.
+pub(super) fn unwanted(process: &Arc<Process>) -> Option<Reaped> {
+    let parent = process.parent();
     process.set_exit_state(ExitState::Dead);
     let child = parent.and_then(|parent| parent.family().children.remove(process.place()));
     bury(process);
@@ -284,9 +287,8 @@ pub(super) fn ignores_children(process: &Process) -> bool {
     action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT)
 }
 
-/// `process`, whose leader is traced, has ended: tells the tracer's process. Returns whether that does not
-/// wait for it.
-pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) -> bool {
+/// `process`, whose leader is traced, has ended: tells the tracer's process.
+pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) {
     let own = process
         .parent()
         .is_some_and(|parent| Arc::ptr_eq(&parent, tracer));
@@ -294,19 +296,16 @@ pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) -> bool
         true => process.exit_signal.load(Ordering::Relaxed),
         false => SIGCHLD as i32,
     };
-    tell_of_exit(process, tracer, sig)
+    tell_of_exit(process, tracer, sig);
 }
 
 /// The traced thread `task` has ended: tells its tracer's process.
 pub(super) fn tell_of_thread(task: &Arc<Task>, tracer: &Arc<Process>) {
-    if tracer.signals.lock().actions.get(SIGCHLD).handler != IGNORE {
-        let status = thread_status(task);
-        let (code, value) = explain(status);
-        let usage = Usage::of_task(task);
-        let (user, system) = (usage.user_ticks(), usage.system_ticks());
-        let info = SigInfo::child(code, task.tid(), task.creds().uid, value, user, system);
-        signal::send_to_process(tracer, SIGCHLD, info);
-    }
+    let (code, value) = explain(thread_status(task));
+    let usage = Usage::of_task(task);
+    let (user, system) = (usage.user_ticks(), usage.system_ticks());
+    let info = SigInfo::child(code, task.tid(), task.creds().uid, value, user, system);
+    signal::send_to_process(tracer, SIGCHLD, info);
     tracer.child_wait.wake_all();
 }
 
@@ -318,26 +317,27 @@ pub(super) fn thread_status(task: &Task) -> i32 {
 
 /// Sends the parent its signal. Returns whether the parent ignores it, so that the process is reaped at once.
 fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
-    let sig = process.exit_signal.load(Ordering::Relaxed);
-    tell_of_exit(process, parent, sig)
-}
-
-fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) -> bool {
+    let mut sig = process.exit_signal.load(Ordering::Relaxed);
     let mut reap = false;
-    // `clone` accepts numbers that are not signals.
-    let mut send = (1..=signal::NSIG as i32).contains(&sig);
     if sig == SIGCHLD as i32 {
         let action = parent.signals.lock().actions.get(SIGCHLD);
-        if action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT) {
-            reap = true;
-            send &= action.handler != IGNORE;
+        reap = action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT);
+        if action.handler == IGNORE {
+            sig = 0;
         }
     }
-    if send {
+    tell_of_exit(process, parent, sig);
+    reap
+}
+
+/// Sends `sig`, if it is one, and wakes who waits.
+
+fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) {
+    // `clone` accepts numbers that are not signals.
+    if (1..=signal::NSIG as i32).contains(&sig) {
         signal::send_to_process(parent, sig as u32, exit_info(process, sig as u32));
     }
     parent.child_wait.wake_all();
-    reap
 }
 
 /// The details of the signal that the parent of an ended process gets.
