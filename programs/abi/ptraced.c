@@ -345,6 +345,169 @@ static void tracers_end(void) {
     }
 }
 
+static int is_limen(void) {
+    struct utsname name;
+    return uname(&name) == 0 && strstr(name.version, "Limen") != NULL;
+}
+
+#if defined(__x86_64__) || defined(__powerpc64__)
+/* Runs until it is told to end. */
+static int reads(void) {
+    char byte;
+    return read(0, &byte, 1) == 1 ? 5 : 6;
+}
+#endif
+
+/* A child that runs `body`, whose standard input is a pipe of which the other end is `*in`. */
+static pid_t with_input(int (*body)(void), int *in) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[0], 0);
+        close(ends[0]);
+        close(ends[1]);
+        _exit(body());
+    }
+    close(ends[0]);
+    *in = ends[1];
+    return pid;
+}
+
+static int asks(void) {
+    for (int n = 0; n < 200; n++) {
+        syscall(SYS_getppid);
+        usleep(1000);
+    }
+    return 3;
+}
+
+/* A tracer that ends before it has been told of a stop, or of the end of a step. */
+static void tracers_end_early(void) {
+    pid_t pid = untraced(asks);
+    pid_t tracer = fork();
+    if (tracer == 0) {
+        if (trace(SEIZE, pid, 0, SYSGOOD) != 0 || trace(INTERRUPT, pid, 0, 0) != 0) _exit(1);
+        if (await(pid) != STATUS(SIGTRAP, STOP_EVENT) || trace(SYSCALL, pid, 0, 0) != 0) _exit(1);
+        usleep(50000);
+        _exit(0);
+    }
+    CHECK(await(tracer) == 0 && await(pid) == 3 << 8);
+#if defined(__x86_64__) || defined(__powerpc64__)
+    /* On Linux the trap kills it. */
+    if (!is_limen()) return;
+    int in = -1;
+    pid = with_input(reads, &in);
+    usleep(50000);
+    tracer = fork();
+    if (tracer == 0) {
+        if (trace(SEIZE, pid, 0, 0) != 0 || trace(INTERRUPT, pid, 0, 0) != 0) _exit(1);
+        if (await(pid) != STATUS(SIGTRAP, STOP_EVENT) || trace(SINGLESTEP, pid, 0, 0) != 0) _exit(1);
+        usleep(50000);
+        _exit(0);
+    }
+    CHECK(await(tracer) == 0 && write(in, "x", 1) == 1 && await(pid) == 5 << 8);
+    close(in);
+#endif
+}
+
+/* A child that asks to be traced while its parent ends. It is always waited for. */
+static void parents_end(void) {
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    int lost = 0;
+    for (int round = 0; round < 100; round++) {
+        pid_t parent = fork();
+        if (parent == 0) {
+            if (fork() == 0) {
+                for (volatile int spin = 0; spin < round * 50; spin++) continue;
+                trace(TRACEME, 0, 0, 0);
+                _exit(7);
+            }
+            _exit(0);
+        }
+        CHECK(await(parent) == 0);
+        int status = -1;
+        /* The other one is ours now. */
+        for (int looks = 0; looks < 5000 && waitpid(-1, &status, WNOHANG) == 0; looks++) usleep(1000);
+        lost += status != 7 << 8;
+    }
+    CHECK(lost == 0);
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 0) == 0);
+}
+
+/* Who attaches to a stopped process that is continued at the same time does not wait for ever. */
+static void attach_and_continue(void) {
+    int status, bad = 0;
+    pid_t pid = untraced(pauses);
+    for (int round = 0; round < 100; round++) {
+        kill(pid, SIGSTOP);
+        bad += waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status);
+        pid_t tracer = fork();
+        if (tracer == 0) _exit(trace(ATTACH, pid, 0, 0) == 0 ? 0 : 1);
+        for (volatile int spin = 0; spin < round * 200; spin++) continue;
+        kill(pid, SIGCONT);
+        bad += await(tracer) != 0;
+    }
+    CHECK(bad == 0);
+    ended(pid);
+}
+
+static void *ends_at_once(void *arg) { return arg; }
+
+static int makes_thread(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, ends_at_once, NULL) != 0) return 1;
+    pthread_join(thread, NULL);
+    return 4;
+}
+
+static volatile sig_atomic_t told;
+
+static void counts(int sig) { told += sig == SIGCHLD; }
+
+static int ends(void) { return 0; }
+
+/* A tracer that wants no zombies of its children gets those of its tracees, and hears of each end once. */
+static void unwanted(void) {
+    struct sigaction action = {.sa_handler = counts, .sa_flags = SA_RESTART | SA_NOCLDWAIT}, old;
+    CHECK(sigaction(SIGCHLD, &action, &old) == 0);
+    pid_t pid = traced(ends);
+    told = 0;
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 0 && told == 1 && await(pid) == -1 && errno == ECHILD);
+    action.sa_handler = SIG_IGN;
+    CHECK(sigaction(SIGCHLD, &action, NULL) == 0);
+    pid = traced(makes_thread);
+    CHECK(trace(SETOPTIONS, pid, 0, O_CLONE) == 0 && trace(CONT, pid, 0, 0) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 3));
+    pid_t thread = message(pid);
+    CHECK(await(thread) == STATUS(SIGSTOP, 0) && trace(CONT, pid, 0, 0) == 0);
+    CHECK(trace(CONT, thread, 0, 0) == 0);
+    int status = await(thread);
+    CHECK((status == 0 || status == 4 << 8) && await(pid) == 4 << 8);
+    /* Whose tracer goes is nobody's. */
+    pid = traced(pauses);
+    CHECK(trace(DETACH, pid, 0, 0) == 0 && kill(pid, SIGTERM) == 0 && await(pid) == -1 && errno == ECHILD);
+    CHECK(sigaction(SIGCHLD, &old, NULL) == 0);
+}
+
+static int traces_peer(void) {
+    pid_t peer;
+    if (read(0, &peer, sizeof peer) != sizeof peer || trace(SEIZE, peer, 0, O_EXIT) != 0) return 1;
+    return pauses();
+}
+
+/* Two that trace each other stop at their ends, where nobody can let them go on: on Linux, for ever. */
+static void each_other(void) {
+    int in[2];
+    pid_t pids[2];
+    if (!is_limen()) return;
+    for (int n = 0; n < 2; n++) pids[n] = with_input(traces_peer, &in[n]);
+    for (int n = 0; n < 2; n++) CHECK(write(in[n], &pids[1 - n], sizeof *pids) == sizeof *pids);
+    usleep(100000);
+    for (int n = 0; n < 2; n++) CHECK(kill(pids[n], SIGKILL) == 0);
+    for (int n = 0; n < 2; n++) CHECK(await(pids[n]) == SIGKILL && close(in[n]) == 0);
+}
+
 /* The child of one process ends while another traces it: the tracer waits first. */
 static void two_who_wait(void) {
     int ends[2];
@@ -364,15 +527,6 @@ static void two_who_wait(void) {
     CHECK(kill(pid, SIGTERM) == 0 && await(tracer) == 0 && await(pid) == SIGTERM);
     close(ends[0]);
     close(ends[1]);
-}
-
-static void *ends_at_once(void *arg) { return arg; }
-
-static int makes_thread(void) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, ends_at_once, NULL) != 0) return 1;
-    pthread_join(thread, NULL);
-    return 4;
 }
 
 static void threads(void) {
@@ -397,41 +551,6 @@ static void kills(void) {
     CHECK(trace(SETOPTIONS, pid, 0, O_EXIT) == 0 && kill(pid, SIGKILL) == 0);
     CHECK(await(pid) == STATUS(SIGTRAP, 6) && message(pid) == SIGKILL);
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGKILL);
-}
-
-/*
- * Two that trace each other, and want to be told before the other ends: each waits for the other in its last
- * stop. The next SIGKILL ends that. On Linux nothing does.
- */
-static void each_other(void) {
-    struct utsname name;
-    uname(&name);
-    if (strstr(name.version, "Limen") == NULL) return;
-    int numbers[2], ready[2];
-    char good[2] = {0};
-    CHECK(pipe(numbers) == 0 && pipe(ready) == 0);
-    pid_t pids[2];
-    for (int i = 0; i < 2; i++) {
-        pids[i] = fork();
-        if (pids[i] != 0) continue;
-        pid_t other = i == 1 ? pids[0] : 0;
-        if (i == 0 && read(numbers[0], &other, sizeof other) != sizeof other) _exit(1);
-        char seized = trace(SEIZE, other, 0, O_EXIT) == 0;
-        if (write(ready[1], &seized, 1) != 1) _exit(1);
-        pauses();
-    }
-    CHECK(write(numbers[1], &pids[1], sizeof pids[1]) == sizeof pids[1]);
-    CHECK(read(ready[0], good, 1) == 1 && read(ready[0], good + 1, 1) == 1 && good[0] == 1 && good[1] == 1);
-    kill(pids[0], SIGKILL);
-    kill(pids[1], SIGKILL);
-    usleep(200000);
-    CHECK(waitpid(pids[0], NULL, WNOHANG) == 0 && waitpid(pids[1], NULL, WNOHANG) == 0);
-    kill(pids[0], SIGKILL);
-    CHECK(await(pids[0]) == SIGKILL && await(pids[1]) == SIGKILL);
-    for (int i = 0; i < 2; i++) {
-        close(numbers[i]);
-        close(ready[i]);
-    }
 }
 
 static void status_line(void) {
@@ -468,8 +587,28 @@ static void steps(void) {
     }
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 0);
 }
+
+static int clones(void) {
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) _exit(5);
+    int status = -1;
+    return waitpid(pid, &status, 0) == pid && status == 5 << 8 ? 6 : 9;
+}
+
+/* The child of who is stepped through is not stepped through. */
+static void steps_over_fork(void) {
+    pid_t pid = traced(clones);
+    int status = STATUS(SIGTRAP, 0);
+    for (int n = 0; n < 100000 && WIFSTOPPED(status); n++) {
+        unsigned long sig = WSTOPSIG(status) == SIGTRAP ? 0 : (unsigned long)WSTOPSIG(status);
+        if (trace(SINGLESTEP, pid, 0, sig) != 0) break;
+        status = await(pid);
+    }
+    CHECK(status == 6 << 8);
+}
 #else
 static void steps(void) {}
+static void steps_over_fork(void) {}
 #endif
 
 int main(int argc, char **argv) {
@@ -486,11 +625,16 @@ int main(int argc, char **argv) {
     system_calls();
     registers();
     tracers_end();
+    tracers_end_early();
+    parents_end();
+    attach_and_continue();
+    unwanted();
+    each_other();
     two_who_wait();
     threads();
     kills();
-    each_other();
     status_line();
     steps();
+    steps_over_fork();
     return report();
 }

@@ -65,14 +65,16 @@ pub fn when_threads_end(told: fn(&Task)) {
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
     let task = current();
+    // Comes first: two threads that trace each other would wait for each other at their last stops, for ever.
+    if task.flags().intersects(WATCHED) {
+        watched_ends(&task);
+    }
     if task.trace.is_traced() {
-        traced_ends(&task, status);
+        ptrace::event(ptrace::Event::Exit, status as usize);
     }
     signal::stop::leave(&task);
-    if task
-        .flags()
-        .intersects(TaskFlags::TRACER.union(TaskFlags::DUMPED))
-    {
+    // A child may have asked for its tracing meanwhile, or a core dump has begun.
+    if task.flags().intersects(WATCHED) {
         watched_ends(&task);
     }
     // The list of threads would not tell: two threads that end at the same time are both still in it.
@@ -104,16 +106,9 @@ pub fn exit_thread(status: i32) -> ! {
     sched::end_thread()
 }
 
-/// The running thread, which is traced, ends: its tracer may want to see it once more.
-#[cold]
-fn traced_ends(task: &CurrentTask, status: i32) {
-    if task.flags().contains(TaskFlags::DUMPED) {
-        coredump::park(task);
-    }
-    ptrace::event(ptrace::Event::Exit, status as usize);
-}
+/// What a thread looks for that ends: whether it is to be dumped, and whether it may trace others.
+const WATCHED: TaskFlags = TaskFlags::TRACER.union(TaskFlags::DUMPED);
 
-/// The running thread has been marked as ending. It is to be dumped, or may be a tracer.
 #[cold]
 fn watched_ends(task: &CurrentTask) {
     if task.flags().contains(TaskFlags::DUMPED) {
@@ -177,13 +172,11 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     let mut gone = Gone::new();
     let (last, number);
     let mut keeps_number = false;
-    // Who is traced no longer.
-    let (mut traced, mut traced_leader) = (None, None);
     {
         let _tree = lock_without_exe(process);
         let leader = task.tid() == process.tgid;
         if task.trace.is_traced() && !leader {
-            (keeps_number, traced) = ptrace::thread_ends(task);
+            keeps_number = ptrace::thread_ends(task);
         }
         // Comes before any other thread can see it gone: a parent that has waited for the process finds
         // nothing under its number, and a thread in exec that waits for the others can take over the leader's
@@ -203,7 +196,7 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
             threads.is_empty()
         });
         if last {
-            end_process(process, &mut gone, &mut traced_leader);
+            end_process(process, &mut gone);
         } else {
             if task.flags().contains(TaskFlags::HAS_CHILDREN) {
                 leave_children(task);
@@ -212,7 +205,7 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
             process.exit_wait.wake_all();
         }
     }
-    drop((number, traced, traced_leader));
+    drop(number);
     // These may be the last references. They are dropped without the tree lock.
     while let Some(process) = gone.pop() {
         crate::fs::procfs::process_gone(process.range().value.tgid);
@@ -239,7 +232,7 @@ fn lock_without_exe(process: &Process) -> SpinGuard<'static, ()> {
 }
 
 /// The last thread has ended. [`TREE`] is locked. Processes that no parent waits for are added to `gone`.
-fn end_process(process: &Arc<Process>, gone: &mut Gone, traced: &mut Option<ptrace::Tracee>) {
+fn end_process(process: &Arc<Process>, gone: &mut Gone) {
     if let Some(status) = process.signals.lock().group_exit {
         process.exit_code.store(status, Ordering::Relaxed);
     }
@@ -254,10 +247,7 @@ fn end_process(process: &Arc<Process>, gone: &mut Gone, traced: &mut Option<ptra
         hang_up_if_orphaned(&group, process, Some(parent));
     }
     process.set_exit_state(ExitState::Zombie);
-    let mut waits = false;
-    if process.tracer.load(Ordering::Relaxed) != 0 {
-        (waits, *traced) = ptrace::tell_tracer_of_exit(process);
-    }
+    let waits = process.tracer.load(Ordering::Relaxed) != 0 && ptrace::tell_tracer_of_exit(process);
     if !waits && let Some(Reaped::Process(child)) = report_end(process) {
         gone.push(child);
     }
@@ -292,9 +282,12 @@ pub(super) fn report_end(process: &Arc<Process>) -> Option<Reaped> {
         Some(parent) => tell_parent_of_exit(process, parent),
         None => true,
     };
-    if !reap {
-        return None;
-    }
+    if reap { unwanted(process) } else { None }
+}
+
+/// `process` has ended, and nobody waits for it: its parent knows, and does not want to. [`TREE`] is locked.
+pub(super) fn unwanted(process: &Arc<Process>) -> Option<Reaped> {
+    let parent = process.parent();
     process.set_exit_state(ExitState::Dead);
     let child = parent.and_then(|parent| parent.family().children.remove(process.place()));
     bury(process);
@@ -307,9 +300,8 @@ pub(super) fn ignores_children(process: &Process) -> bool {
     action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT)
 }
 
-/// `process`, whose leader is traced, has ended: tells the tracer's process. Returns whether that does not
-/// wait for it.
-pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) -> bool {
+/// `process`, whose leader is traced, has ended: tells the tracer's process.
+pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) {
     let own = process
         .parent()
         .is_some_and(|parent| Arc::ptr_eq(&parent, tracer));
@@ -317,19 +309,16 @@ pub(super) fn tell_tracer(process: &Arc<Process>, tracer: &Arc<Process>) -> bool
         true => process.exit_signal.load(Ordering::Relaxed),
         false => SIGCHLD as i32,
     };
-    tell_of_exit(process, tracer, sig)
+    tell_of_exit(process, tracer, sig);
 }
 
 /// The traced thread `task` has ended: tells its tracer's process.
 pub(super) fn tell_of_thread(task: &Arc<Task>, tracer: &Arc<Process>) {
-    if tracer.signals.lock().actions.get(SIGCHLD).handler != IGNORE {
-        let status = thread_status(task);
-        let (code, value) = explain(status);
-        let usage = Usage::of_task(task);
-        let (user, system) = (usage.user_ticks(), usage.system_ticks());
-        let info = SigInfo::child(code, task.tid(), task.creds().uid, value, user, system);
-        signal::send_to_process(tracer, SIGCHLD, info);
-    }
+    let (code, value) = explain(thread_status(task));
+    let usage = Usage::of_task(task);
+    let (user, system) = (usage.user_ticks(), usage.system_ticks());
+    let info = SigInfo::child(code, task.tid(), task.creds().uid, value, user, system);
+    signal::send_to_process(tracer, SIGCHLD, info);
     tracer.child_wait.wake_all();
 }
 
@@ -341,26 +330,27 @@ pub(super) fn thread_status(task: &Task) -> i32 {
 
 /// Sends the parent its signal. Returns whether the parent ignores it, so that the process is reaped at once.
 fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
-    let sig = process.exit_signal.load(Ordering::Relaxed);
-    tell_of_exit(process, parent, sig)
-}
-
-fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) -> bool {
+    let mut sig = process.exit_signal.load(Ordering::Relaxed);
     let mut reap = false;
-    // `clone` accepts numbers that are not signals.
-    let mut send = (1..=signal::NSIG as i32).contains(&sig);
     if sig == SIGCHLD as i32 {
         let action = parent.signals.lock().actions.get(SIGCHLD);
-        if action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT) {
-            reap = true;
-            send &= action.handler != IGNORE;
+        reap = action.handler == IGNORE || action.flags.contains(ActionFlags::NOCLDWAIT);
+        if action.handler == IGNORE {
+            sig = 0;
         }
     }
-    if send {
+    tell_of_exit(process, parent, sig);
+    reap
+}
+
+/// Sends `sig`, if it is one, and wakes who waits.
+
+fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) {
+    // `clone` accepts numbers that are not signals.
+    if (1..=signal::NSIG as i32).contains(&sig) {
         signal::send_to_process(parent, sig as u32, exit_info(process, sig as u32));
     }
     parent.child_wait.wake_all();
-    reap
 }
 
 /// The details of the signal that the parent of an ended process gets.

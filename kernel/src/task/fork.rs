@@ -429,6 +429,10 @@ impl Drop for NewPidfd {
 fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> ContextCell {
     let mut child_frame = frame.clone();
     child_frame.set_result(Ok(0));
+    if current().trace.steps() {
+        // Its maker is stepped through; nobody waits for the child's traps.
+        arch::regset::stepping(&mut child_frame, false);
+    }
     let sp = (args.stack != 0).then_some(args.stack);
     if let Some(sp) = sp {
         child_frame.set_sp(sp);
@@ -512,9 +516,11 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
     seccomp::inherit(&shared, parent, task);
     drop(shared);
     process.with_threads(|threads| threads.push(task.clone()));
-    // The parent may have a new parent since then.
+    // The parent may have a new parent since then, for which it ends with another signal.
     let sibling = flags.contains(CloneFlags::PARENT);
     let (real_parent, creator): (Weak<Process>, i32) = if sibling {
+        let exit_signal = parent.process.exit_signal.load(Ordering::Relaxed);
+        process.exit_signal.store(exit_signal, Ordering::Relaxed);
         (parent.process.family().parent.clone(), parent.process.creator())
     } else {
         (Arc::downgrade(&parent.process), parent.tid())

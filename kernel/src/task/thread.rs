@@ -297,9 +297,9 @@ impl Task {
     pub fn flags(&self) -> TaskFlags {
         TaskFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
     }
-    /// Sets flags.
-    pub fn set_flags(&self, flags: TaskFlags) {
-        self.flags.fetch_or(flags.bits(), Ordering::Relaxed);
+    /// Sets flags. Returns what was set before.
+    pub fn set_flags(&self, flags: TaskFlags) -> TaskFlags {
+        TaskFlags::from_bits_retain(self.flags.fetch_or(flags.bits(), Ordering::Relaxed))
     }
     /// Clears flags.
     pub fn clear_flags(&self, flags: TaskFlags) {

@@ -188,6 +188,9 @@ fn other(frame: &mut Frame) {
         },
         vector::TRACE => {
             frame.msr &= !spr::MSR_STEP;
+            if crate::task::current().trace.take_left_step() {
+                return;
+            }
             (SIGTRAP, TRAP_TRACE, nip)
         }
         vector::PROGRAM => match status {

@@ -136,6 +136,10 @@ fn debug(frame: &mut Frame) {
         frame.eflags &= !EFLAGS_TF;
         return;
     }
+    if crate::task::current().trace.take_left_step() {
+        super::regset::stepping(frame, false);
+        return;
+    }
     // The flag stays: user mode set it, and steps on.
     Fault::remember(DEBUG, 0, None);
     crate::signal::force_fault(SIGTRAP, TRAP_TRACE, frame.rip);

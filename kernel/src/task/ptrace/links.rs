@@ -106,24 +106,16 @@ pub fn traceme() -> Result<(), Errno> {
             tid => threads.find(|thread| thread.tid() == tid).cloned(),
         }
     });
-    let Some(thread) = thread.filter(|thread| becomes_tracer(thread)) else {
+    // In this order: a thread that ends marks itself first, and then looks whether it is a tracer. Either
+    // that is seen here, or the thread finds this tracee once the lock is free.
+    let Some(thread) =
+        thread.filter(|thread| !thread.set_flags(TaskFlags::TRACER).contains(TaskFlags::EXITING))
+    else {
         return Ok(());
     };
     let privileged = thread.creds().capable(cap::SYS_PTRACE);
     link(&me, &thread, &mut list, Options::TRACED, privileged)?;
     Ok(())
-}
-
-/// Marks `thread` as one that lets go of its tracees when it ends. Returns whether it is not ending yet.
-/// [`TREE`] is locked.
-fn becomes_tracer(thread: &Task) -> bool {
-    // An ending thread marks itself as such under this lock before it looks for the other mark.
-    let _signals = thread.process.signals.lock();
-    let lives = !thread.flags().contains(TaskFlags::EXITING);
-    if lives {
-        thread.set_flags(TaskFlags::TRACER);
-    }
-    lives
 }
 
 /// Links a tracee to its tracer. [`TREE`] is locked, and the list of the tracer's process has room. Returns
@@ -179,6 +171,7 @@ fn unlink(task: &Arc<Task>, signal: Option<i32>) {
     let mut own = task.signals.lock_under(&shared);
     let mut state = task.trace.state.lock_under(&shared);
     task.trace.set(Options::empty());
+    task.trace.leave_step();
     let tracer = state.tracer.take();
     state.privileged = false;
     (state.trap_stop, state.trap_notify) = (false, false);
@@ -194,7 +187,8 @@ fn unlink(task: &Arc<Task>, signal: Option<i32>) {
     }
     let stopped = state.stop.is_some();
     if let Some(stop) = &mut state.stop {
-        let kept = if stop.untold { stop.code & 0x7f } else { 0 };
+        // What is no signal (an event, a call with `PTRACE_O_TRACESYSGOOD`) is nothing to go on with.
+        let kept = if stop.untold { stop.code } else { 0 };
         stop.over.get_or_insert(signal.unwrap_or(kept));
     }
     drop((own, state));
@@ -247,16 +241,19 @@ fn released(tracee: &Tracee, former: &Arc<Process>) -> Option<exit::Reaped> {
         return None;
     }
     let parent = process.parent();
-    if parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, former)) && !exit::ignores_children(former) {
-        // It has been told already, and waits as a parent now.
-        former.child_wait.wake_all();
-        return None;
+    if parent.is_none_or(|parent| !Arc::ptr_eq(&parent, former)) {
+        return exit::report_end(process);
     }
-    exit::report_end(process)
+    // It has been told already, and waits as a parent now, if it does.
+    former.child_wait.wake_all();
+    match exit::ignores_children(former) {
+        true => exit::unwanted(process),
+        false => None,
+    }
 }
 
-/// The running thread ends: what it traces goes on without a tracer, or is killed. It is marked as ending: it
-/// gets no more tracees, but children of those that it still has. May sleep.
+/// The running thread ends: what it traces goes on without a tracer, or is killed. Once it is marked as
+/// ending it gets no more tracees, but children of those that it still has. May sleep.
 #[cold]
 pub(in crate::task) fn tracer_ends(me: &CurrentTask) {
     loop {
@@ -267,11 +264,11 @@ pub(in crate::task) fn tracer_ends(me: &CurrentTask) {
             at.map(|at| list.swap_remove(at))
         };
         let Some(tracee) = next else { break };
-        let kill = tracee.task.trace.options().contains(Options::EXITKILL);
-        unlink(&tracee.task, None);
-        if kill {
+        // First, so that it does not run on without its tracer.
+        if tracee.task.trace.options().contains(Options::EXITKILL) {
             signal::send_forced(&tracee.task, SIGKILL, SigInfo::kernel(SIGKILL));
         }
+        unlink(&tracee.task, None);
         let gone = released(&tracee, &me.process);
         drop(tree);
         drop(tracee);
@@ -342,49 +339,34 @@ pub(in crate::task) fn inherit(parent: &Task, child: &Arc<Task>) {
 }
 
 /// The running thread `task`, which is traced and not the leader of its process, has ended. [`TREE`] is
-/// locked. Returns whether its tracer is to wait for it: it keeps its number until then. What else is
-/// returned is dropped without the lock.
+/// locked. Returns whether its tracer is to wait for it, even if that ignores its children: it keeps its
+/// number until then.
 #[cold]
-pub(in crate::task) fn thread_ends(task: &Arc<Task>) -> (bool, Option<Tracee>) {
+pub(in crate::task) fn thread_ends(task: &Arc<Task>) -> bool {
     let Some(tracer) = task.trace.tracer() else {
-        return (false, None);
+        return false;
     };
-    let ignores = exit::ignores_children(&tracer.process);
-    let tracee = {
+    let found = {
         let mut list = tracer.process.tracees.lock();
-        let Some(at) = list.iter().position(|tracee| Arc::ptr_eq(&tracee.task, task)) else {
-            return (false, None);
-        };
-        if ignores {
-            Some(list.swap_remove(at))
-        } else {
-            list[at].ended = true;
-            None
-        }
+        let tracee = list.iter_mut().find(|tracee| Arc::ptr_eq(&tracee.task, task));
+        tracee.map(|tracee| tracee.ended = true).is_some()
     };
-    exit::tell_of_thread(task, &tracer.process);
-    if tracee.is_some() {
-        unlink(task, None);
+    if found {
+        exit::tell_of_thread(task, &tracer.process);
     }
-    (tracee.is_none(), tracee)
+    found
 }
 
-/// The process of a traced leader has ended. Tells the tracer; returns whether it waits for it. [`TREE`] is
-/// locked. What else is returned is dropped without it.
+/// The process of a traced leader has ended. Tells the tracer, which is to wait for it even if it ignores its
+/// children; returns whether there is one. [`TREE`] is locked.
 #[cold]
-pub(in crate::task) fn tell_tracer_of_exit(process: &Arc<Process>) -> (bool, Option<Tracee>) {
-    let Some(tracer) = pid::find_process(process.tracer.load(Ordering::Relaxed)) else {
-        return (false, None);
-    };
-    if !exit::tell_tracer(process, &tracer) {
-        return (true, None);
-    }
-    // It ignores its children: the parent is told instead.
-    (false, unlink_leader(process))
+pub(in crate::task) fn tell_tracer_of_exit(process: &Arc<Process>) -> bool {
+    let tracer = pid::find_process(process.tracer.load(Ordering::Relaxed));
+    tracer.map(|tracer| exit::tell_tracer(process, &tracer)).is_some()
 }
 
 /// Takes the leader of `process` from its tracer. [`TREE`] is locked; what is returned is dropped without it.
-pub(in crate::task) fn unlink_leader(process: &Arc<Process>) -> Option<Tracee> {
+fn unlink_leader(process: &Arc<Process>) -> Option<Tracee> {
     let tracer = pid::find_process(process.tracer.load(Ordering::Relaxed))?;
     let tracee = {
         let mut list = tracer.tracees.lock();

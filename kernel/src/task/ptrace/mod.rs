@@ -30,7 +30,7 @@ use crate::signal::{ProcessSignals, SigInfo};
 use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock};
 use alloc::sync::{Arc, Weak};
 use bitflags::bitflags;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 bitflags! {
     /// What a tracer asked for (`PTRACE_O_*`), and how it traces.
@@ -108,10 +108,20 @@ pub struct State {
     pub message: usize,
 }
 
+/// Whose the trap flag in a thread's registers is.
+mod step {
+    /// The program's, if it is set.
+    pub const NONE: u8 = 0;
+    /// The tracer's.
+    pub const SET: u8 = 1;
+    /// That of a tracer which has gone.
+    pub const LEFT: u8 = 2;
+}
+
 /// What a thread has for being traced.
 pub struct Trace {
     options: AtomicU32,
-    step: AtomicBool,
+    step: AtomicU8,
     state: IrqSpinLock<State>,
 }
 
@@ -120,7 +130,7 @@ impl Trace {
     pub const fn new() -> Self {
         Self {
             options: AtomicU32::new(0),
-            step: AtomicBool::new(false),
+            step: AtomicU8::new(step::NONE),
             state: IrqSpinLock::new(State {
                 tracer: None,
                 privileged: false,
@@ -143,8 +153,13 @@ impl Trace {
     }
     /// Sets the options that can be set.
     pub fn set_options(&self, options: Options) {
-        let kept = self.options().difference(Options::SETTABLE);
-        self.set(kept.union(options));
+        // One that has just ended is not traced any more, and stays so.
+        let _ = self
+            .options
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+                let kept = Options::from_bits_retain(now).difference(Options::SETTABLE);
+                (now != 0).then(|| kept.union(options).bits())
+            });
     }
     fn set(&self, options: Options) {
         self.options.store(options.bits(), Ordering::Relaxed);
@@ -159,11 +174,31 @@ impl Trace {
     }
     /// The tracer has set the trap flag for a single step.
     pub fn set_step(&self, set: bool) {
-        self.step.store(set, Ordering::Relaxed);
+        self.step
+            .store(if set { step::SET } else { step::NONE }, Ordering::Relaxed);
     }
-    /// Whether it has. Forgets it.
+    /// Whether one has. Forgets it.
     pub fn take_step(&self) -> bool {
-        self.step.swap(false, Ordering::Relaxed)
+        self.step.swap(step::NONE, Ordering::Relaxed) != step::NONE
+    }
+    /// Whether one has.
+    pub(in crate::task) fn steps(&self) -> bool {
+        self.step.load(Ordering::Relaxed) != step::NONE
+    }
+    /// The thread no longer has the tracer that set the trap flag.
+    fn leave_step(&self) {
+        let (set, left) = (step::SET, step::LEFT);
+        let _ = self
+            .step
+            .compare_exchange(set, left, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    /// The running thread has trapped after a step: whether that was for a tracer which has gone since then,
+    /// so that the flag is to be cleared and nothing else. Forgets it.
+    pub fn take_left_step(&self) -> bool {
+        let (left, none) = (step::LEFT, step::NONE);
+        self.step
+            .compare_exchange(left, none, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
     /// The tracer.
     pub fn tracer(&self) -> Option<Arc<Task>> {

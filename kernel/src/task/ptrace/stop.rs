@@ -174,10 +174,14 @@ pub fn trap(task: &CurrentTask) {
         let shared = task.process.signals.lock();
         let mut own = task.signals.lock_under(&shared);
         if shared.stop_signal.is_none() && !task.trace.options().contains(Options::SEIZED) {
-            // The stop is over already.
+            // The stop is over already. Who has just attached may wait for this thread to arrive in it.
             let mut state = task.trace.state.lock_under(&shared);
             (state.trap_stop, state.trap_notify) = (false, false);
             own.besides.remove(Besides::TRAP);
+            drop((own, state, shared));
+            if let Some(tracer) = task.trace.tracer() {
+                tracer.process.child_wait.wake_all();
+            }
             return;
         }
         shared.stop_signal
@@ -307,7 +311,10 @@ pub fn call_enter(frame: &mut Frame) -> bool {
 /// The stop behind a system call; `step`: a single step over it instead.
 #[cold]
 pub fn call_exit(frame: &mut Frame, step: bool) {
-    if step {
+    if step && current().trace.take_left_step() {
+        // The tracer has gone since it was decided that this stops.
+        regset::stepping(frame, false);
+    } else if step {
         signal::force_fault(SIGTRAP, code::TRAP_TRACE, frame.ip());
     } else {
         call(&current(), frame, CALL_EXIT);
