@@ -60,6 +60,7 @@ const ASKING: &[&str] = &[
     "dispatched",
     "ptraced",
     "audited",
+    "crossings",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
