@@ -13,13 +13,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
 #include "common.h"
+
+static int on_limen(void) {
+    struct utsname name;
+    uname(&name);
+    return strstr(name.version, "Limen") != NULL;
+}
 
 static int open_socket(int protocol) { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol); }
 
@@ -121,6 +130,15 @@ static void sockets(void) {
     CHECK(recv(one, text, sizeof text, MSG_DONTWAIT) == sizeof text);
     while (recv(one, text, sizeof text, MSG_DONTWAIT) > 0) {}
     CHECK(errno == EAGAIN);
+    /* Unless it wants to hear of no losses: then it gets what there is room for again. */
+    int yes = 1;
+    CHECK(setsockopt(one, SOL_NETLINK, NETLINK_NO_ENOBUFS, &yes, sizeof yes) == 0);
+    for (int i = 0; i < 100; i++) send_to(two, text, sizeof text, 0, 4);
+    for (int i = 0; i < 3; i++) CHECK(recv(one, text, sizeof text, MSG_DONTWAIT) == sizeof text);
+    CHECK(send_to(two, "last", 4, 0, 4) == -1);
+    ssize_t last = 0;
+    for (ssize_t got; (got = recv(one, text, sizeof text, MSG_DONTWAIT)) > 0;) last = got;
+    CHECK(last == 4 && ioctl(one, FIONREAD, &last) == -1 && errno == ENOTTY);
     close(two);
     CHECK(send_to(one, "hello", 5, port, 0) == -1 && errno == ECONNREFUSED);
     close(one);
@@ -177,6 +195,7 @@ static int change(int fd, unsigned what, struct audit_status status) {
 }
 
 static void settings(int fd) {
+    CHECK(told(fd, NLMSG_NOOP, NULL, 0) == -EINVAL && told(fd, AUDIT_TTY_GET, NULL, 0) == 0);
     CHECK(told(fd, 1099, NULL, 0) == -EINVAL && told(fd, AUDIT_LIST, NULL, 0) == -EOPNOTSUPP);
     CHECK(state(fd).enabled <= 1 && state(fd).pid == 0 && state(fd).feature_bitmap & 1);
     CHECK(change(fd, AUDIT_STATUS_ENABLED, (struct audit_status){ .enabled = 3 }) == -EINVAL);
@@ -250,6 +269,29 @@ static char *record(int fd, int kind, const char *has) {
     }
 }
 
+/* Lists begun by who has just lost something come whole; nobody can begin lists without end. */
+static void lists(int fd) {
+    enum { MANY = 200 };
+    int small = 4000, slow = open_socket(NETLINK_AUDIT), done = 0;
+    CHECK(setsockopt(slow, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+    begin_rule(AUDIT_ALWAYS, "listed");
+    CHECK(rule(fd, AUDIT_ADD_RULE) == 0);
+    for (int i = 0; i < 100; i++) CHECK(ask(slow, 1099, 0, NULL, 0) == 0);
+    CHECK(recv(slow, &answer, sizeof answer, MSG_DONTWAIT) == -1 && errno == ENOBUFS);
+    CHECK(rules_with(slow, "listed") == 1);
+    CHECK(answer.header.nlmsg_flags == NLM_F_MULTI && answer.header.nlmsg_pid == 0);
+    for (int i = 0; i < MANY; i++) CHECK(ask(slow, AUDIT_LIST_RULES, 0, NULL, 0) == 0);
+    while (readable(slow, 1000)) {
+        if (recv(slow, &answer, sizeof answer, MSG_DONTWAIT) < 0) continue;
+        done += answer.header.nlmsg_type == NLMSG_DONE;
+    }
+    /* Linux makes a thread for each list, which gives up if the receiver is slow. */
+    CHECK(done >= 1 && (!on_limen() || (done >= 64 && done < MANY)));
+    begin_rule(AUDIT_ALWAYS, "listed");
+    CHECK(rule(fd, AUDIT_DEL_RULE) == 0);
+    close(slow);
+}
+
 static void records(int fd, int log) {
     char serial[64] = { 0 }, text[64], parent[32], number[32];
     begin_rule(AUDIT_ALWAYS, "limen");
@@ -295,7 +337,42 @@ static void records(int fd, int log) {
     field(AUDIT_SUCCESS, AUDIT_EQUAL, 0);
     CHECK(rule(fd, AUDIT_DEL_RULE) == 0);
 
+    /* Results have no sign: errors are greater than all numbers. */
+    begin_rule(AUDIT_ALWAYS, "large");
+    made_rule.rule.mask[SYS_close / 32] |= 1u << SYS_close % 32;
+    field(AUDIT_EXIT, AUDIT_GREATER_THAN, 1000000);
+    CHECK(rule(fd, AUDIT_ADD_RULE) == 0);
+    close(4004);
+    CHECK(record(log, AUDIT_SYSCALL, "key=\"large\"") != NULL && rule(fd, AUDIT_DEL_RULE) == 0);
+
+    /* Only the least negative ones are errors: where addresses look negative, they are none. */
+    begin_rule(AUDIT_ALWAYS, "high");
+    made_rule.rule.mask[SYS_mremap / 32] |= 1u << SYS_mremap % 32;
+    field(AUDIT_SUCCESS, AUDIT_EQUAL, 1);
+    CHECK(rule(fd, AUDIT_ADD_RULE) == 0);
+    char *high = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mremap(high, 4096, 4096, 0) == high);
+    found = record(log, AUDIT_SYSCALL, "key=\"high\"");
+    CHECK(found && strstr(found, " success=yes ") && rule(fd, AUDIT_DEL_RULE) == 0);
+    munmap(high, 4096);
+
+    /* A call of which a rule says never is not recorded because of other records in it. */
+    begin_rule(AUDIT_NEVER, "never");
+    memset(made_rule.rule.mask, 0xff, sizeof made_rule.rule.mask);
+    CHECK(rule(fd, AUDIT_ADD_RULE) == 0);
+    while (readable(log, 300)) recv(log, &answer, sizeof answer, 0);
+    CHECK(told(fd, 1112, "a\xff\x01z", 5) == 0 && record(log, 1112, " msg='a\xff\x01z'") != NULL);
+    CHECK(record(log, AUDIT_SYSCALL, "") == NULL && rule(fd, AUDIT_DEL_RULE) == 0);
+
     /* Rules that are none. */
+    static const char *const paths[] = { "sh", "/bin/" };
+    for (int i = 0; i < 2; i++) {
+        begin_rule(AUDIT_ALWAYS, "k");
+        field(AUDIT_EXE, AUDIT_EQUAL, strlen(paths[i]));
+        made_rule.rule.buflen += strlen(paths[i]);
+        strcat(made_rule.text, paths[i]);
+        CHECK(rule(fd, AUDIT_ADD_RULE) == -EINVAL);
+    }
     begin_rule(AUDIT_POSSIBLE, "k");
     CHECK(rule(fd, AUDIT_ADD_RULE) == -EINVAL);
     begin_rule(AUDIT_ALWAYS, "k");
@@ -329,6 +406,7 @@ static void daemon_part(int fd) {
     CHECK(change(fd, AUDIT_STATUS_PID, (struct audit_status){ .pid = getpid() }) == 0);
     CHECK(state(fd).pid == (unsigned)getpid());
     CHECK(change(other, AUDIT_STATUS_PID, (struct audit_status){ .pid = getpid() }) == -EEXIST);
+    CHECK(record(fd, AUDIT_REPLACE, "") != NULL && *(int *)answer.data == getpid());
     fflush(stdout);
     signal(SIGUSR1, SIG_IGN);
     pid_t child = fork();
@@ -343,6 +421,37 @@ static void daemon_part(int fd) {
     CHECK(change(other, AUDIT_STATUS_PID, (struct audit_status){ .pid = 0 }) == 0 && state(other).pid == 0);
     CHECK(rule(other, AUDIT_DEL_RULE) == 0);
     close(other);
+}
+
+/* Where a daemon has died anybody can have its port. On Linux they get its records, and nobody else can be
+ * the daemon. */
+static void daemon_dies(int fd) {
+    int ready[2], over[2];
+    char byte = 0;
+    CHECK(pipe(ready) == 0 && pipe(over) == 0);
+    fflush(stdout);
+    pid_t dead = fork();
+    if (dead == 0) {
+        struct audit_status own = { .pid = getpid() };
+        _exit(change(open_socket(NETLINK_AUDIT), AUDIT_STATUS_PID, own) != 0);
+    }
+    CHECK(child_good(dead));
+    pid_t child = fork();
+    if (child == 0) {
+        made = failed = 0;
+        int thief = open_socket(NETLINK_AUDIT);
+        CHECK(setresuid(1000, 1000, 1000) == 0 && bind_to(thief, dead, 0) == 0);
+        CHECK(write(ready[1], "", 1) == 1 && read(over[0], &byte, 1) == 1);
+        CHECK(!readable(thief, 300));
+        fflush(stdout);
+        _exit(failed);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1);
+    CHECK(told(fd, 1112, "op=secret", 10) == 0);
+    CHECK(change(fd, AUDIT_STATUS_PID, (struct audit_status){ .pid = getpid() }) == 0);
+    CHECK(change(fd, AUDIT_STATUS_PID, (struct audit_status){ .pid = 0 }) == 0);
+    CHECK(write(over[1], "", 1) == 1 && child_good(child));
+    for (int i = 0; i < 2; i++) close(ready[i]), close(over[i]);
 }
 
 /* --- who logged in --- */
@@ -390,8 +499,10 @@ int main(void) {
     pid_t child = fork();
     if (child == 0) {
         made = failed = 0;
+        lists(fd);
         records(fd, log);
         daemon_part(fd);
+        if (on_limen()) daemon_dies(fd);
         logins(log);
         fflush(stdout);
         _exit(failed);

@@ -138,13 +138,6 @@ impl BitAnd for u32 {
     }
 }
 
-impl BitAnd for i64 {
-    const ZERO: Self = 0;
-    fn common(self, other: Self) -> Self {
-        self & other
-    }
-}
-
 /// What it is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {

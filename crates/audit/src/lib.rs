@@ -12,7 +12,7 @@ mod rule;
 mod status;
 pub mod text;
 
-pub use matching::{Facts, Ids};
+pub use matching::{Facts, Ids, succeeded};
 pub use rule::{Action, List, Rule};
 pub use status::{Features, Rate, STATUS_SIZE, Status, TtyStatus, feature, set};
 

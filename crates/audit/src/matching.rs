@@ -19,12 +19,19 @@ pub trait Facts {
     /// The number of another field. `None`: it has none, and nothing that is said of it is true.
     fn number(&self, field: u32) -> Option<u32>;
     /// The call's result. `None`: there is no call, or it has none.
-    fn exit(&self) -> Option<i64>;
+    fn exit(&self) -> Option<isize>;
     /// Whether its program is the file with this path.
     fn is_exe(&self, path: &[u8]) -> bool;
 }
 
 const UNSET: u32 = u32::MAX;
+/// Results down to this are errors (`MAX_ERRNO`).
+const LEAST_ERROR: isize = -4095;
+
+/// Whether a call with this result was successful. Other negative results are addresses.
+pub fn succeeded(result: isize) -> bool {
+    !(LEAST_ERROR..0).contains(&result)
+}
 
 /// Whether what a field says is true.
 pub(crate) fn holds(field: &Field, facts: &impl Facts) -> bool {
@@ -49,10 +56,11 @@ pub(crate) fn holds(field: &Field, facts: &impl Facts) -> bool {
         }
         what::EXIT => facts
             .exit()
-            .is_some_and(|exit| op.holds(exit, number.cast_signed().into())),
+            // As on Linux, without a sign: errors are greater than all numbers.
+            .is_some_and(|exit| op.holds(exit as u32, number)),
         what::SUCCESS => {
             let exit = facts.exit();
-            exit.is_some_and(|exit| op.holds(u32::from(exit >= 0), u32::from(number != 0)))
+            exit.is_some_and(|exit| op.holds(u32::from(succeeded(exit)), u32::from(number != 0)))
         }
         what::EXE => match &field.value {
             Value::Text(path) => op.holds_if(facts.is_exe(path)),

@@ -131,6 +131,10 @@ impl Rule {
                 if kind == what::FILTERKEY && text.len() > MAX_KEY {
                     return Err(Error::Invalid);
                 }
+                // The path of a file from the root on.
+                if kind == what::EXE && (text.first() != Some(&b'/') || text.last() == Some(&b'/')) {
+                    return Err(Error::Invalid);
+                }
                 Value::Text(text)
             } else {
                 Value::Number(number)
@@ -139,7 +143,8 @@ impl Rule {
             if is_user && number == u32::MAX {
                 return Err(Error::Invalid);
             }
-            let twice = kind == what::FILTERKEY && fields.iter().any(|f: &Field| f.what == kind);
+            let twice =
+                matches!(kind, what::FILTERKEY | what::EXE) && fields.iter().any(|f: &Field| f.what == kind);
             if twice {
                 return Err(Error::Invalid);
             }
@@ -273,7 +278,7 @@ mod tests {
 
     struct Call {
         pid: u32,
-        exit: Option<i64>,
+        exit: Option<isize>,
         exe: &'static [u8],
     }
 
@@ -296,7 +301,7 @@ mod tests {
                 _ => None,
             }
         }
-        fn exit(&self) -> Option<i64> {
+        fn exit(&self) -> Option<isize> {
             self.exit
         }
         fn is_exe(&self, path: &[u8]) -> bool {
@@ -348,13 +353,17 @@ mod tests {
         assert_eq!(refused(4, 2, &[(what::FILTERKEY, EQ, 4)], b"abc"), Error::Invalid);
         assert_eq!(refused(4, 2, &[(what::FILTERKEY, EQ, 0)], b"abc"), Error::Invalid);
         assert_eq!(
-            refused(4, 2, &[(what::EXE, EQ, 5000)], &[b'a'; 5000]),
+            refused(4, 2, &[(what::EXE, EQ, 5000)], &[b'/'; 5000]),
             Error::LongText
         );
         assert_eq!(
             refused(4, 2, &[(what::FILTERKEY, EQ, 257)], &[b'a'; 257]),
             Error::Invalid
         );
+        assert_eq!(refused(4, 2, &[(what::EXE, EQ, 2)], b"sh"), Error::Invalid);
+        assert_eq!(refused(4, 2, &[(what::EXE, EQ, 5)], b"/bin/"), Error::Invalid);
+        let twice = [(what::EXE, EQ, 2); 2];
+        assert_eq!(refused(4, 2, &twice, b"/a/b"), Error::Invalid);
         assert_eq!(Rule::from_bytes(&[0; FIXED - 1]), Err(Error::Invalid));
     }
 
@@ -378,6 +387,14 @@ mod tests {
         assert!(matched(&[(what::FIELD_COMPARE, NE, 11)], b""));
         assert!(!matched(&[(what::FIELD_COMPARE, EQ, 11)], b""));
         assert!(!matched(&[(what::SUBJ_USER, NE, 1)], b"u"));
+    }
+
+    #[test]
+    fn results_have_no_sign() {
+        assert!(matched(&[(what::EXIT, 0x2000_0000, 1_000_000)], b""));
+        assert!(!matched(&[(what::EXIT, 0x1000_0000, 5)], b""));
+        assert!(crate::succeeded(0) && crate::succeeded(-4096) && crate::succeeded(isize::MIN));
+        assert!(!crate::succeeded(-1) && !crate::succeeded(-4095));
     }
 
     #[test]

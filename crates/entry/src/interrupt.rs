@@ -2,7 +2,7 @@
 
 use crate::crossing::{enter_from_user, exit_to_user};
 use crate::frame::{Cause, Frame};
-use crate::hooks::Kernel;
+use crate::hooks::{Crossing, Kernel};
 use crate::syscall::restart_from_exception;
 use crate::token::{InKernel, IrqsOff};
 use crate::work::ThreadFlags;
@@ -107,6 +107,7 @@ fn run_handler<K: Kernel>(
     in_kernel: &InKernel,
     handler: impl FnOnce(&mut K::Frame),
 ) {
+    k.count(Crossing::Interrupt, in_kernel);
     k.hardirq_enter(in_kernel);
     k.on_interrupt_stack(irqs, || handler(frame));
     k.hardirq_exit(in_kernel);
@@ -125,10 +126,12 @@ pub fn fault<K: Kernel>(
 ) {
     if frame.from_user() {
         let in_kernel = enter_from_user(k, &irqs);
+        k.count(Crossing::UserFault, &in_kernel);
         let irqs = run_fault(k, frame, irqs, mode, handler);
         return_to_user(k, frame, irqs, in_kernel);
     } else {
         let (from, in_kernel) = enter_from_kernel(k);
+        k.count(Crossing::KernelFault, &in_kernel);
         let irqs = run_fault(k, frame, irqs, mode, handler);
         return_to_kernel(k, frame, irqs, from, in_kernel);
     }

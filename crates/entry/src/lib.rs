@@ -25,7 +25,7 @@ pub mod work;
 mod work_loop;
 
 pub use frame::{Cause, Frame};
-pub use hooks::{CallWork, Kernel, Observers, Processor, SyscallVerdict, ThreadWork, TraceVerdict};
+pub use hooks::{CallWork, Crossing, Kernel, Observers, Processor, SyscallVerdict, ThreadWork, TraceVerdict};
 pub use interrupt::{FaultIrqs, fault, interrupt, nmi};
 pub use syscall::{return_from_fork, syscall};
 pub use work::{SyscallWork, ThreadFlags, WorkWords};

@@ -2,7 +2,7 @@
 
 use crate::crossing::{enter_from_user, exit_to_user};
 use crate::frame::{Cause, Frame};
-use crate::hooks::{Kernel, SyscallVerdict, TraceVerdict};
+use crate::hooks::{Crossing, Kernel, SyscallVerdict, TraceVerdict};
 use crate::token::{InKernel, IrqsOff};
 use crate::work::SyscallWork;
 use crate::work_loop::{Next, exit_work};
@@ -12,6 +12,7 @@ use crate::work_loop::{Next, exit_work};
 #[inline(always)]
 pub fn syscall<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff) {
     let in_kernel = enter_from_user(k, &irqs);
+    k.count(Crossing::Call, &in_kernel);
     k.irqs_enable(irqs);
     call(k, frame, &in_kernel);
     let irqs = finish(k, frame, &in_kernel);
@@ -94,7 +95,7 @@ fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, in_kernel: &In
     k.irqs_enable(irqs);
     if let Some(restart) = frame.restart() {
         frame.rearm(restart);
-        k.count_restart();
+        k.count(Crossing::Restart, in_kernel);
         call(k, frame, in_kernel);
     }
 }

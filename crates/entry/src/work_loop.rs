@@ -1,7 +1,7 @@
 //! The work loop: what a thread does on its way to user mode until no flag is set.
 
 use crate::frame::{Cause, Frame};
-use crate::hooks::Kernel;
+use crate::hooks::{Crossing, Kernel};
 use crate::token::{InKernel, IrqsOff};
 use crate::work::ThreadFlags;
 
@@ -67,6 +67,7 @@ fn work_loop<K: Kernel>(
             k.work().set(ThreadFlags::NOTIFY_RESUME);
             continue;
         }
+        k.count(Crossing::Turn, in_kernel);
         if flags.intersects(ThreadFlags::RESCHED) {
             if cause == Cause::Exception && flags.may_put_off() {
                 let granted;
@@ -76,6 +77,7 @@ fn work_loop<K: Kernel>(
                 }
             }
             k.irqs_enable(irqs);
+            k.count(Crossing::Reschedule, in_kernel);
             k.schedule(in_kernel);
         } else {
             k.irqs_enable(irqs);

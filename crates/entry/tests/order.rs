@@ -3,8 +3,9 @@
 mod common;
 
 use common::{ALL_WORK, Context, Model, ModelFrame, Outcome, RESTART_SYSCALL, run_syscall};
-use limen_entry::{FaultIrqs, SyscallVerdict, SyscallWork, ThreadFlags, ThreadWork, TraceVerdict};
+use limen_entry::{Crossing, FaultIrqs, SyscallVerdict, SyscallWork, ThreadFlags, ThreadWork, TraceVerdict};
 use limen_linux_abi::Restart;
+use std::cell::Cell;
 
 const ENTER: [&str; 3] = ["lockdep_off", "user_exit", "trace_off"];
 const EXIT: [&str; 5] = [
@@ -31,6 +32,11 @@ fn a_plain_system_call() {
     m.outcomes.borrow_mut().push_back(Outcome::Done(42));
     assert_eq!(run_syscall(&m, 39).result, 42);
     assert_eq!(between(&m), ["dispatch 39"]);
+    assert_eq!(
+        m.crossings.iter().map(Cell::get).sum::<u32>(),
+        m.counted(Crossing::Call)
+    );
+    assert_eq!(m.counted(Crossing::Call), 1);
 }
 
 #[test]
@@ -228,7 +234,7 @@ fn restarts_without_a_handler_stay_in_the_kernel() {
             ],
             "{restart:?}"
         );
-        assert_eq!(m.restarts.get(), 1);
+        assert_eq!(m.counted(Crossing::Restart), 1);
     }
 }
 
@@ -241,7 +247,7 @@ fn a_handler_ends_the_restart() {
         m.handler.set(true);
         run_syscall(&m, 35);
         assert_eq!(between(&m), ["dispatch 35", "signals"]);
-        assert_eq!(m.restarts.get(), 0);
+        assert_eq!(m.counted(Crossing::Restart), 0);
     }
 }
 
@@ -255,7 +261,8 @@ fn many_restarts_in_a_row() {
         });
     }
     run_syscall(&m, 35);
-    assert_eq!(m.restarts.get(), 5);
+    assert_eq!(m.counted(Crossing::Restart), 5);
+    assert_eq!((m.counted(Crossing::Call), m.counted(Crossing::Turn)), (1, 5));
     assert_eq!(between(&m).iter().filter(|s| *s == "dispatch 35").count(), 6);
 }
 
@@ -311,6 +318,12 @@ fn an_interrupt_from_user_mode() {
         m.say("handler");
         m.work.set(ThreadFlags::NEED_RESCHED);
     });
+    let counted = |what| m.counted(what);
+    assert_eq!(
+        (counted(Crossing::Interrupt), counted(Crossing::Reschedule)),
+        (1, 1)
+    );
+    assert_eq!((counted(Crossing::Call), counted(Crossing::UserFault)), (0, 0));
     m.check_user();
     assert_eq!(
         between(&m),

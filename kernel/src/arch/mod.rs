@@ -35,6 +35,7 @@ pub mod site_table;
 mod stack_calls;
 pub mod tracked;
 mod vdso_calls;
+mod windows;
 
 pub use imp::*;
 

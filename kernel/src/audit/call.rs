@@ -42,10 +42,13 @@ pub fn exit(frame: &Frame) {
             true => None,
             false => rules::first(List::Exit, Some(call.number as u32), &subject),
         };
-        let wanted = rule.as_ref().is_some_and(|rule| rule.action == Action::Always);
-        if wanted || call.serial != 0 {
-            let key = rule.as_ref().filter(|_| wanted).and_then(|rule| rule.key());
-            write(&task, &call, result, key);
+        // A rule that says never says it of calls with other records, too.
+        let wanted = match rule.as_ref() {
+            Some(rule) => rule.action == Action::Always,
+            None => call.serial != 0,
+        };
+        if wanted {
+            write(&task, &call, result, rule.as_ref().and_then(|rule| rule.key()));
         }
     }
     task.audit.end();
@@ -94,7 +97,11 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
              sgid={} fsgid={} tty={} ses={} {} key={}",
             call.number as i32,
             Personality(personality),
-            if result < 0 { "no" } else { "yes" },
+            if limen_audit::succeeded(result) {
+                "yes"
+            } else {
+                "no"
+            },
             task.process.ppid.load(Relaxed),
             task.tgid(),
             task.audit.login(),

@@ -179,7 +179,7 @@ fn tell(daemon: Daemon, record: &Record) -> Result<(), Errno> {
         let len = (record.text.len() as u32).max(limen_netlink::HEADER as u32);
         bytes[..4].copy_from_slice(&len.to_ne_bytes());
         bytes.truncate(limen_netlink::HEADER + record.text.len());
-        match netlink::unicast(PROTOCOL, daemon.port, bytes, now_ns() + TRY_NS) {
+        match netlink::unicast(daemon.socket, bytes, now_ns() + TRY_NS) {
             Err(Errno::EAGAIN | Errno::ENOMEM) => {}
             other => return other,
         }
@@ -204,12 +204,16 @@ fn print(record: &Record) {
 }
 
 fn hold(record: Record) {
+    hold_at(record, VecDeque::push_back);
+}
+
+fn hold_at(record: Record, put: fn(&mut VecDeque<Record>, Record)) {
     let limit = BACKLOG_LIMIT.load(Relaxed) as usize;
     let Ok(mut held) = room_behind(|| HELD.lock(), |list| list, 1) else {
         return lost("kauditd hold queue overflow");
     };
     if limit == 0 || held.len() < limit {
-        held.push_back(record);
+        put(&mut held, record);
     } else {
         drop(held);
         lost("kauditd hold queue overflow");
@@ -224,7 +228,8 @@ fn tell_held() {
         };
         if tell(daemon, &record).is_err() {
             settings::lose_daemon(daemon);
-            return hold(record);
+            // It is still the oldest.
+            return hold_at(record, VecDeque::push_front);
         }
     }
 }

@@ -35,11 +35,17 @@ fn new_serial() -> u32 {
 #[derive(Default)]
 pub struct Text(pub Vec<u8>);
 
+impl Text {
+    fn write_bytes(&mut self, bytes: &[u8]) -> fmt::Result {
+        crate::mm::reserve::room(&mut self.0, bytes.len()).map_err(|_| fmt::Error)?;
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
 impl Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        crate::mm::reserve::room(&mut self.0, text.len()).map_err(|_| fmt::Error)?;
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
+        self.write_bytes(text.as_bytes())
     }
 }
 
@@ -82,13 +88,27 @@ pub fn write(kind: u16, args: fmt::Arguments<'_>) {
     }
 }
 
+/// [`write()`] of what a program says, as it is, between two texts.
+pub fn write_with_bytes(kind: u16, before: fmt::Arguments<'_>, bytes: &[u8], after: &str) {
+    if settings::exists() && rules::wants(kind) {
+        make(Stamp::now(), kind, |text| {
+            text.write_fmt(before)?;
+            text.write_bytes(bytes)?;
+            text.write_str(after)
+        });
+    }
+}
+
 /// [`write()`] in an event, whatever rules say.
 pub fn write_in(stamp: Stamp, kind: u16, args: fmt::Arguments<'_>) {
+    make(stamp, kind, |text| text.write_fmt(args));
+}
+
+fn make(stamp: Stamp, kind: u16, say: impl FnOnce(&mut Text) -> fmt::Result) {
     let mut text = Text::default();
     let Stamp { ms, serial } = stamp;
     let header = format_args!("audit({}.{:03}:{serial}): ", ms / 1000, ms % 1000);
-    let done = text.write_fmt(header).and_then(|()| text.write_fmt(args));
-    match done {
+    match text.write_fmt(header).and_then(|()| say(&mut text)) {
         Ok(()) => queue::put(kind, text.0),
         Err(fmt::Error) => queue::lost("out of memory in audit_log_start"),
     }

@@ -4,6 +4,7 @@ use super::queue::{self, PROTOCOL, READLOG};
 use super::record::{self, Session, kind};
 use super::rules::{self, Subject};
 use super::settings::{self, Daemon, LOCKED, OFF};
+use crate::mm::reserve::handling;
 use crate::net::netlink::{self, Datagram, Dump, Protocol, Socket};
 use crate::sync::Mutex;
 use crate::task::creds::cap;
@@ -13,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use limen_audit::text::{OrNull, Untrusted};
-use limen_audit::{Action, Features, List, Rule, Status, TtyStatus, feature, set};
+use limen_audit::{Action, Features, List, Status, TtyStatus, feature, set};
 use limen_linux_abi::Errno;
 use limen_netlink::{Header, Message, NoMemory, packed};
 
@@ -36,6 +37,7 @@ const FIRST_USER: u16 = 1100;
 const USER_AVC: u16 = 1107;
 const USER_TTY: u16 = 1124;
 const LAST_USER: u16 = 1199;
+const REPLACE: u16 = 1329;
 const FIRST_USER2: u16 = 2100;
 const LAST_USER2: u16 = 2999;
 /// How much of a program's text a record has.
@@ -56,12 +58,11 @@ pub fn init() {
     netlink::register(PROTOCOL, &Audit);
 }
 
-/// Sends an answer.
+/// Sends an answer. As on Linux, it names no port.
 fn reply(to: &Socket, seq: u32, kind: u16, data: &[u8]) -> Result<(), Errno> {
     let header = Header {
         kind,
         seq,
-        port: to.port(),
         ..Header::default()
     };
     let bytes = packed(header, &[data]).map_err(|NoMemory| Errno::ENOMEM)?;
@@ -72,34 +73,35 @@ fn reply(to: &Socket, seq: u32, kind: u16, data: &[u8]) -> Result<(), Errno> {
 
 /// The list of rules, one after the other, and its end.
 struct Rules {
-    rules: alloc::vec::IntoIter<Arc<Rule>>,
+    rules: Option<Arc<rules::Set>>,
+    told: usize,
     header: Header,
     done: bool,
 }
 
 impl Dump for Rules {
     fn next(&mut self) -> Result<Option<Vec<u8>>, Errno> {
-        let bytes = match self.rules.next() {
+        let rule = self.rules.as_ref().and_then(|set| set.get(self.told));
+        let bytes = match rule {
             Some(rule) => {
-                let data = rule.to_bytes().map_err(|_| Errno::ENOMEM)?;
-                packed(
-                    Header {
-                        kind: LIST_RULES,
-                        ..self.header
-                    },
-                    &[&data],
-                )
+                let data = handling(|| rule.to_bytes()).map_err(|_| Errno::ENOMEM)?;
+                let header = Header {
+                    kind: LIST_RULES,
+                    ..self.header
+                };
+                let bytes = handling(|| packed(header, &[&data]));
+                self.told += usize::from(bytes.is_ok());
+                bytes
             }
             None if self.done => return Ok(None),
             None => {
-                self.done = true;
-                packed(
-                    Header {
-                        kind: limen_netlink::kind::DONE,
-                        ..self.header
-                    },
-                    &[],
-                )
+                let header = Header {
+                    kind: limen_netlink::kind::DONE,
+                    ..self.header
+                };
+                let bytes = packed(header, &[]);
+                self.done = bytes.is_ok();
+                bytes
             }
         };
         bytes.map(Some).map_err(|NoMemory| Errno::ENOMEM)
@@ -161,11 +163,12 @@ impl Protocol for Audit {
                 *answer = false;
                 let header = Header {
                     seq,
-                    port: from.port(),
+                    flags: limen_netlink::flag::MULTI,
                     ..Header::default()
                 };
                 from.dump(Box::new(Rules {
-                    rules: rules::all().into_iter(),
+                    rules: rules::all(),
+                    told: 0,
                     header,
                     done: false,
                 }))
@@ -182,7 +185,10 @@ impl Protocol for Audit {
                 }
                 reply(from, seq, SIGNAL_INFO, &info)
             }
-            TTY_GET => reply(from, seq, TTY_GET, &settings::TTY.lock().to_bytes()),
+            TTY_GET => {
+                let now = *settings::TTY.lock();
+                reply(from, seq, TTY_GET, &now.to_bytes())
+            }
             TTY_SET => {
                 let new = TtyStatus::from_bytes(data);
                 // There is nothing that records terminals.
@@ -226,8 +232,12 @@ fn user(asked: u16, data: &[u8]) -> Result<(), Errno> {
     }
     let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = &text[..text.len().min(data.len() - 1).min(MAX_TEXT)];
-    let text = alloc::string::String::from_utf8_lossy(text);
-    record::write(asked, format_args!("pid={pid} uid={uid} {Session} msg='{text}'"));
+    record::write_with_bytes(
+        asked,
+        format_args!("pid={pid} uid={uid} {Session} msg='"),
+        text,
+        "'",
+    );
     Ok(())
 }
 
@@ -316,7 +326,7 @@ fn set_daemon(from: &Socket, pid: i32) -> Result<(), Errno> {
     }
     let old = settings::daemon();
     let old_pid = old.map_or(0, |daemon| daemon.pid);
-    let alive = old.is_some_and(|daemon| netlink::exists(PROTOCOL, daemon.port));
+    let alive = old.is_some_and(|daemon| is_told_of(daemon, own));
     let refused = match (alive, pid) {
         (true, 1..) => Some(Errno::EEXIST),
         (true, _) if own != old_pid => Some(Errno::EACCES),
@@ -330,9 +340,21 @@ fn set_daemon(from: &Socket, pid: i32) -> Result<(), Errno> {
     }
     settings::set_daemon((pid != 0).then(|| Daemon {
         pid,
-        port: from.port(),
+        socket: from.remembered(),
     }));
     Ok(())
+}
+
+/// Tells the daemon that a process wants its place. `false`: it is gone.
+fn is_told_of(daemon: Daemon, pid: i32) -> bool {
+    let header = Header {
+        kind: REPLACE,
+        ..Header::default()
+    };
+    let sent = packed(header, &[&pid.to_ne_bytes()])
+        .map_err(|NoMemory| Errno::ENOMEM)
+        .and_then(|bytes| netlink::unicast(daemon.socket, bytes, 0));
+    sent != Err(Errno::ECONNREFUSED)
 }
 
 fn set_features(wanted: Features) -> Result<(), Errno> {

@@ -11,7 +11,13 @@ use limen_audit::{Action, Error, Facts, Ids, List, Rule};
 use limen_linux_abi::Errno;
 
 /// All rules, in their order.
-struct Set(Vec<Arc<Rule>>);
+pub struct Set(Vec<Arc<Rule>>);
+
+impl Set {
+    pub fn get(&self, n: usize) -> Option<&Arc<Rule>> {
+        self.0.get(n)
+    }
+}
 
 /// Readers count it; whoever changes rules puts another there.
 static RULES: Shown<Set> = Shown::empty();
@@ -48,15 +54,8 @@ pub fn read(bytes: &[u8]) -> Result<Rule, Errno> {
 }
 
 /// All rules now.
-pub fn all() -> Vec<Arc<Rule>> {
-    let Some(set) = RULES.get(&glance()) else {
-        return Vec::new();
-    };
-    let mut rules = Vec::new();
-    if room_exact(&mut rules, set.0.len()).is_ok() {
-        rules.extend(set.0.iter().cloned());
-    }
-    rules
+pub fn all() -> Option<Arc<Set>> {
+    RULES.get(&glance())
 }
 
 /// Puts another set of rules there, which `change` makes of the present ones.
@@ -167,8 +166,8 @@ impl Facts for Subject<'_> {
             _ => return None,
         })
     }
-    fn exit(&self) -> Option<i64> {
-        self.call?.1.map(|result| result as i64)
+    fn exit(&self) -> Option<isize> {
+        self.call?.1
     }
     fn is_exe(&self, path: &[u8]) -> bool {
         let exe = self.task.process.exe();

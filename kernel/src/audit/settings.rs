@@ -1,6 +1,7 @@
 //! What is set: whether audit is on, its limits, the daemon.
 
 use super::{queue, rules};
+use crate::net::netlink::Remembered;
 use crate::sync::SpinLock;
 use crate::task::audit::audit_calls;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -46,7 +47,7 @@ pub struct Daemon {
     /// Its process.
     pub pid: i32,
     /// Its socket.
-    pub port: u32,
+    pub socket: Remembered,
 }
 
 static DAEMON: SpinLock<Option<Daemon>> = SpinLock::new(None);

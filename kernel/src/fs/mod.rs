@@ -20,6 +20,7 @@ pub mod debugfs;
 pub mod dentry;
 pub mod devices;
 pub mod devpts;
+mod entry;
 pub mod epoll;
 pub mod eventfd;
 pub mod fasync;
@@ -95,6 +96,7 @@ pub fn init() {
     rcu::init();
     kernel_map::init();
     rseq::init();
+    entry::init();
     missing::init();
     let root = tmpfs::new_tree("rootfs", "").expect("no options");
     mount::init(root.clone());

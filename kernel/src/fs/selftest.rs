@@ -17,6 +17,10 @@ use limen_name_table::Wanted;
 pub const TESTS: &[crate::selftest::Test] = &[
     ("a directory's names are those of a map", as_a_map),
     ("readers find a name while others change", readers),
+    (
+        "what crosses the threshold is counted exactly",
+        super::entry::counts_exactly,
+    ),
 ];
 
 fn dentry(name: &[u8]) -> Shared<Dentry> {

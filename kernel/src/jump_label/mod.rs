@@ -7,6 +7,7 @@ use crate::arch::jump_label::{PHASES, SIZE, store};
 use crate::arch::jump_table::{self, Jump};
 use crate::mm::reserve::room_exact;
 use crate::mm::text::{Writable, exchange};
+use crate::sched::crossings;
 use crate::sync::Mutex;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -16,10 +17,12 @@ pub use crate::arch::jump_table::is_on;
 
 pub mod selftest;
 
-/// Keys by number: first that of each event in [`events::ALL`], at its place there.
-const KEYS: usize = events::ALL.len() + 1;
+/// Keys by number: first that of each event in [`events::ALL`], at its place there, then the one of the
+/// threshold's counters.
+const KEYS: usize = events::ALL.len() + 2;
 /// The self-test's.
 const TEST: u32 = KEYS as u32 - 1;
+const _: () = assert!(crossings::KEY + 1 == TEST);
 
 /// Which are on. Whoever changes a key's places holds it.
 static ON: Mutex<[bool; KEYS]> = Mutex::new([false; KEYS]);
@@ -34,6 +37,11 @@ pub fn enable(key: usize) -> Result<(), Errno> {
 /// is nothing to be done.
 pub fn disable(key: usize) {
     let _ = turn(key, false);
+}
+
+/// Whether a key is on. May sleep.
+pub fn is_enabled(key: usize) -> bool {
+    ON.lock().get(key).is_some_and(|on| *on)
 }
 
 fn turn(key: usize, on: bool) -> Result<(), Errno> {

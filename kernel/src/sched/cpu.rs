@@ -57,6 +57,8 @@ pub struct CpuData {
     pub stats: CpuStats,
     /// What it did for restartable sequences.
     pub rseq: crate::rseq::Counts,
+    /// What crossed the threshold on it, if that is counted.
+    pub crossings: super::crossings::Crossings,
     /// The block's [`CpuLocal::presence`].
     pub presence: &'static Presence<Native>,
     /// Its idle thread, which is never freed.
@@ -148,6 +150,7 @@ fn fill(
         timers: crate::time::TimerBase::new(super::nohz::full().contains(n)),
         stats: CpuStats::new(),
         rseq: crate::rseq::Counts::new(),
+        crossings: super::crossings::Crossings::new(),
         presence,
         idle_thread: idle,
         idle: core::sync::atomic::AtomicBool::new(false),

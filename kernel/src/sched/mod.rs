@@ -9,6 +9,7 @@ pub mod call;
 pub mod context;
 pub mod cpu;
 mod cpuset;
+pub mod crossings;
 mod current;
 pub mod deadline;
 pub mod entity;

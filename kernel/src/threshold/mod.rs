@@ -8,8 +8,8 @@ use crate::sync::lockdep;
 use crate::tracepoint;
 use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{
-    CallWork, Cause, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork, TraceVerdict,
-    WorkWords,
+    CallWork, Cause, Crossing, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork,
+    TraceVerdict, WorkWords,
 };
 use limen_linux_abi::Errno;
 
@@ -136,6 +136,21 @@ impl<const TRACKED: bool> Observers for Limen<TRACKED> {
         lockdep::leave_nmi(state >> 1);
         context::nmi_ends(state & 1 != 0);
         preempt::sub(preempt::NMI + preempt::HARDIRQ);
+    }
+    #[inline(always)]
+    fn count(&self, what: Crossing, _: &InKernel) {
+        use crate::sched::crossings::count;
+        // Each place is of one of them, so that nothing is left of this.
+        match what {
+            Crossing::Call => count::<{ Crossing::Call as usize }>(),
+            Crossing::Interrupt => count::<{ Crossing::Interrupt as usize }>(),
+            Crossing::UserFault => count::<{ Crossing::UserFault as usize }>(),
+            Crossing::KernelFault => count::<{ Crossing::KernelFault as usize }>(),
+            Crossing::Turn => count::<{ Crossing::Turn as usize }>(),
+            Crossing::Restart => count::<{ Crossing::Restart as usize }>(),
+            Crossing::Reschedule => count::<{ Crossing::Reschedule as usize }>(),
+            Crossing::Window => count::<{ Crossing::Window as usize }>(),
+        }
     }
     #[inline(always)]
     fn trace_user_exit(&self, _: &InKernel) {

@@ -28,9 +28,6 @@ pub trait CallWork: Processor {
     /// Runs the system call with number `number` and puts its result into the frame. Unknown numbers give
     /// `ENOSYS`.
     fn dispatch(&self, frame: &mut Self::Frame, number: isize, in_kernel: &InKernel);
-    /// Counts a system call that was restarted without a round trip to user mode.
-    #[inline(always)]
-    fn count_restart(&self) {}
     /// `PR_SET_SYSCALL_USER_DISPATCH`. `true`: the call was turned into `SIGSYS`, and no other entry work is
     /// done.
     #[inline(always)]

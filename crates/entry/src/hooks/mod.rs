@@ -10,7 +10,7 @@ mod processor;
 mod work;
 
 pub use call::{CallWork, SyscallVerdict, TraceVerdict};
-pub use observers::Observers;
+pub use observers::{Crossing, Observers};
 pub use processor::Processor;
 pub use work::ThreadWork;
 

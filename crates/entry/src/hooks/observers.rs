@@ -4,6 +4,33 @@
 use super::Processor;
 use crate::token::InKernel;
 
+/// What is counted at the threshold ([`Observers::count`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Crossing {
+    /// A system call came from user mode.
+    Call,
+    /// An interrupt, whatever it interrupted. NMIs are not counted.
+    Interrupt,
+    /// A fault in user mode.
+    UserFault,
+    /// A fault in kernel mode: in a copy from or to user memory, as a rule.
+    KernelFault,
+    /// A turn of the work loop, which had something to do.
+    Turn,
+    /// A system call began again without a round trip to user mode.
+    Restart,
+    /// The scheduler was called on the way out to user mode.
+    Reschedule,
+    /// The kernel opened its window to user memory. Who opens it counts that, not this crate.
+    Window,
+}
+
+impl Crossing {
+    /// How many there are.
+    pub const COUNT: usize = Self::Window as usize + 1;
+}
+
 /// What these observers are told, and when.
 pub trait Observers: Processor {
     /// The lock validator learns that interrupts went off.
@@ -51,6 +78,9 @@ pub trait Observers: Processor {
     /// The tracers of interrupt state learn that interrupts go on.
     #[inline(always)]
     fn trace_irqs_on(&self, _in_kernel: &InKernel) {}
+    /// Something happened that may be counted.
+    #[inline(always)]
+    fn count(&self, _what: Crossing, _in_kernel: &InKernel) {}
     /// The trace event of context tracking: user mode has ended.
     #[inline(always)]
     fn trace_user_exit(&self, _in_kernel: &InKernel) {}

@@ -5,8 +5,8 @@
 
 use limen_entry::token::{InKernel, IrqsOff};
 use limen_entry::{
-    CallWork, Cause, Frame, Observers, Processor, SyscallVerdict, SyscallWork, ThreadFlags, ThreadWork,
-    TraceVerdict, WorkWords,
+    CallWork, Cause, Crossing, Frame, Observers, Processor, SyscallVerdict, SyscallWork, ThreadFlags,
+    ThreadWork, TraceVerdict, WorkWords,
 };
 use limen_linux_abi::Restart;
 use std::cell::{Cell, RefCell};
@@ -116,7 +116,8 @@ pub struct Model {
     pub rseq_faults: Cell<u32>,
     pub rseq_as_told: Cell<bool>,
     pub slice: Cell<bool>,
-    pub restarts: Cell<u32>,
+    /// How often each [`Crossing`] was counted.
+    pub crossings: [Cell<u32>; Crossing::COUNT],
     /// Flags that other CPUs or interrupts set, one each time interrupts are turned on.
     pub arriving: RefCell<VecDeque<ThreadFlags>>,
     pub actions: RefCell<Vec<(&'static str, Action)>>,
@@ -143,7 +144,7 @@ impl Model {
             rseq_faults: Cell::new(0),
             rseq_as_told: Cell::new(true),
             slice: Cell::new(false),
-            restarts: Cell::new(0),
+            crossings: Default::default(),
             arriving: RefCell::default(),
             actions: RefCell::default(),
         }
@@ -153,6 +154,10 @@ impl Model {
         let m = Self::in_user();
         m.context.set(Context::Kernel);
         m
+    }
+    /// How often something was counted.
+    pub fn counted(&self, what: Crossing) -> u32 {
+        self.crossings[what as usize].get()
     }
     /// A CPU in its idle loop, interrupted just now.
     pub fn in_idle() -> Self {
@@ -277,6 +282,14 @@ impl Processor for Model {
 }
 
 impl Observers for Model {
+    fn count(&self, what: Crossing, _: &InKernel) {
+        assert!(
+            self.instrumentable.get(),
+            "{what:?} is counted where code may not be instrumented"
+        );
+        let counter = &self.crossings[what as usize];
+        counter.set(counter.get() + 1);
+    }
     fn lockdep_irqs_off(&self) {
         // In the kernel the interrupted code may have been instrumentable; only the order matters here.
         self.instrumentable.set(false);
@@ -404,9 +417,6 @@ impl CallWork for Model {
             Outcome::Restart(restart) => frame.restart = Some(restart),
         }
         self.act("dispatch", frame);
-    }
-    fn count_restart(&self) {
-        self.restarts.set(self.restarts.get() + 1);
     }
     fn user_dispatch(&self, frame: &mut ModelFrame) -> bool {
         self.with_irqs("sud");

@@ -10,6 +10,7 @@ use super::extable::may_fault;
 use super::mmu::{self, window_register};
 use super::switch::{FPEXC_EN, fpscr};
 use super::sysreg;
+use crate::arch::windows;
 use core::arch::{asm, naked_asm};
 use core::hint::assert_unchecked;
 use core::mem::transmute;
@@ -22,6 +23,7 @@ use limen_rseq::field;
 /// registers and on the kernel's stack.
 #[inline(always)]
 fn while_open<T>(work: impl FnOnce() -> T) -> T {
+    windows::opens();
     mmu::open_user();
     sysreg::isb();
     let result = work();
@@ -115,6 +117,7 @@ pub const FP_RECORD: usize = 256 + 6 * 4 + 4;
 macro_rules! user_asm {
     ([$($option:ident)?], $($access:expr),+; $($operand:tt)*) => {{
         let fault: u32;
+        windows::opens();
         // SAFETY: the caller's promise. A fault skips the step that clears `fault`.
         unsafe {
             asm!(
@@ -313,6 +316,7 @@ pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const
     // One instruction loads the address and the first word; one the first four words of the area.
     const { assert!(field::CPU_ID_START == 0 && field::RSEQ_CS == 8) };
     const { assert!(TOLD == AREA_AT + 4 && TOLD + 8 < 256) };
+    windows::opens();
     // SAFETY: the caller's promise; a fault is as a difference. Both states of the window are loaded by one
     // instruction, from behind the last branch; the flags keep what the first words say.
     unsafe {

@@ -5,6 +5,7 @@ use super::extable::may_fault;
 use super::irq;
 use super::moves::{access, moves};
 use super::window::window;
+use crate::arch::windows;
 use core::arch::asm;
 use core::mem::MaybeUninit;
 use limen_memory::Moves;
@@ -155,6 +156,9 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
     mut pieces: usize,
 ) -> (usize, usize, usize) {
     let mut kept = MaybeUninit::<[u128; 4]>::uninit();
+    if USER != 0 {
+        windows::opens();
+    }
     let flags = irq::raw_save();
     // SAFETY: as the caller promises; the registers are given back.
     unsafe {

@@ -10,6 +10,7 @@ pub use super::user_copies::{clear_user, copy_from_user, copy_string_from_user, 
 use super::extable::may_fault;
 use super::switch::vectors;
 use super::window::window;
+use crate::arch::windows;
 use core::arch::{asm, naked_asm};
 use limen_rseq::field;
 
@@ -18,6 +19,7 @@ use limen_rseq::field;
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1u32;
+        windows::opens();
         asm!(
             window!("yield"),
             "2:",

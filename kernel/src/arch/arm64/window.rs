@@ -2,6 +2,7 @@
 //! has PAN its two instructions replace the placeholders at boot (`cpu::init_boot`); where it has not, the
 //! window is always open.
 
+use crate::arch::windows;
 use core::arch::asm;
 
 /// A placeholder: `yield` where the window to user memory opens, `nop` where it shuts.
@@ -20,6 +21,7 @@ pub(super) use window;
 /// registers and on the kernel's stack.
 #[inline(always)]
 pub(super) fn while_open<T>(work: impl FnOnce() -> T) -> T {
+    windows::opens();
     // SAFETY: what is accessed meanwhile is the caller's promise.
     unsafe { asm!(window!("yield"), options(nostack, preserves_flags)) };
     let result = work();

@@ -10,7 +10,7 @@ pub use super::user_copies::{clear_user, copy_from_user, copy_string_from_user, 
 use super::copy::Copy;
 use super::extable::may_fault;
 use super::spr;
-use super::window::{AMR_SHUT, set_window, while_open};
+use super::window::{AMR_SHUT, open_window, set_window, while_open};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::{Ordering, fence};
 use limen_memory::Moves;
@@ -24,7 +24,7 @@ const MOVES: Copy<1> = Copy;
 macro_rules! user_asm {
     ([$($line:expr),+], $($operand:tt)+) => {{
         let mut fault = 1usize;
-        $crate::arch::imp::window::set_window(0);
+        $crate::arch::imp::window::open_window();
         core::arch::asm!(
             "2:",
             $($line,)+
@@ -105,7 +105,7 @@ pub unsafe fn put_pair(addr: usize, [a, b]: [u64; 2]) -> bool {
 /// `from` is readable for `8 * count - 6` bytes; `to..to + 8 * count` lies below `USER_END`.
 pub unsafe fn put_u16s(mut to: usize, from: *const u8, count: usize) -> bool {
     let mut from = from as usize;
-    set_window(0);
+    open_window();
     for _ in 0..count {
         // SAFETY: the caller's promise.
         if unsafe { !MOVES.part::<2>(to, from) } {
@@ -203,7 +203,7 @@ pub unsafe fn rseq_as_told<const AREA_AT: usize, const TOLD: usize>(near: *const
             area = out(reg) area, x = out(reg) x, y = out(reg) y,
             options(nostack, readonly, preserves_flags)
         );
-        set_window(0);
+        open_window();
         asm!(
             "2: ld {first}, 0({at})",
             "ld {second}, {node}({at})",

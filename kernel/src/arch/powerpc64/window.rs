@@ -2,6 +2,7 @@
 //! store to user pages. It is open only inside the copies of `uaccess`.
 
 use super::spr;
+use crate::arch::windows;
 
 /// `AMR` with the window to user memory shut: neither loads nor stores. Key 0, which all pages have, forbids
 /// the kernel user pages then.
@@ -15,11 +16,18 @@ pub(super) fn set_window(amr: usize) {
     spr::isync();
 }
 
+/// Opens the window, until [`set_window`] with [`AMR_SHUT`].
+#[inline(always)]
+pub(super) fn open_window() {
+    windows::opens();
+    set_window(0);
+}
+
 /// Does `work` with the window open. It is inlined: loops over accesses that may fault, and what they keep in
 /// registers and on the kernel's stack.
 #[inline(always)]
 pub(super) fn while_open<T>(work: impl FnOnce() -> T) -> T {
-    set_window(0);
+    open_window();
     let result = work();
     set_window(AMR_SHUT);
     result

@@ -8,6 +8,7 @@
 use super::cpu::{self, Features};
 pub use super::extable::fixup;
 use super::extable::{self, may_fault};
+use crate::arch::windows;
 use core::arch::{asm, naked_asm};
 use limen_memory::copy_string;
 use limen_rseq::field;
@@ -59,6 +60,7 @@ fn window<const LAST_BYTE: u8>() {
 /// Opens the window. What is called until it is closed is inlined.
 #[inline(always)]
 pub(super) fn open_window() {
+    windows::opens();
     window::<STAC>();
 }
 

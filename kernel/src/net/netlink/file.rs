@@ -8,7 +8,6 @@ use crate::fs::fasync::Async;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::poll::{PollEvents, PollTable};
-use crate::mm::user::UserPtr;
 use crate::net::unix::peer::{Cred, sender_cred};
 use crate::task::creds::cap;
 use crate::task::current;
@@ -116,15 +115,6 @@ impl FileOps for SocketFile {
         events.set(PollEvents::READABLE, readable);
         events.set(PollEvents::ERR, error);
         events
-    }
-    fn ioctl(&self, _: &File, cmd: u32, arg: usize) -> SysResult {
-        use limen_linux_abi::native::ioctl::FIONREAD;
-        match cmd {
-            FIONREAD => UserPtr::<i32>::new(arg)
-                .write(self.0.waiting().min(i32::MAX as usize) as i32)
-                .map(|()| 0),
-            _ => Err(Errno::ENOTTY),
-        }
     }
     fn asyncs(&self, with: &mut dyn FnMut(&Async)) -> bool {
         with(&self.0.owners);

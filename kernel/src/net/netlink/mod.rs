@@ -11,13 +11,14 @@ mod ports;
 mod queue;
 mod socket;
 
-pub use ports::{broadcast, exists, unicast};
+pub use ports::{broadcast, unicast};
 pub use queue::{Datagram, Dump};
-pub use socket::{Flags, Socket};
+pub use socket::{Flags, Remembered, Socket};
 
+use crate::mm::reserve::handling;
 use crate::sync::Once;
 use limen_linux_abi::Errno;
-use limen_netlink::{Message, flag, kind};
+use limen_netlink::{Message, flag};
 
 /// `AF_NETLINK`.
 pub const AF_NETLINK: u32 = limen_netlink::Address::FAMILY as u32;
@@ -74,18 +75,14 @@ fn to_kernel(from: &Socket, sent: &[u8]) -> Result<(), Errno> {
     let protocol = protocol.ok_or(Errno::ECONNREFUSED)?;
     for message in limen_netlink::messages(sent) {
         let mut answer = message.header.flags & flag::ACK != 0;
-        let result = match message.header.kind {
-            // They ask for nothing.
-            ..kind::MIN => Ok(0),
-            _ => protocol.receive(from, &message, &mut answer),
-        };
-        let told = match result {
+        let told = match protocol.receive(from, &message, &mut answer) {
             Ok(number) => number.cast_signed(),
             Err(errno) => -i32::from(errno.get()),
         };
         if told != 0 || answer {
             let capped = from.has(Flags::CAP_ACK);
-            match limen_netlink::acknowledgement(&message, told, from.port(), capped) {
+            // It may be as long as what was sent.
+            match handling(|| limen_netlink::acknowledgement(&message, told, from.port(), capped)) {
                 Ok(bytes) => {
                     let _ = from.deliver(Datagram::of_kernel(bytes, 0));
                 }

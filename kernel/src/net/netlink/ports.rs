@@ -1,7 +1,7 @@
 //! Which socket has which port, and sending to ports and groups.
 
 use super::queue::Datagram;
-use super::socket::Socket;
+use super::socket::{Remembered, Socket};
 use crate::sync::{Mutex, MutexGuard};
 use crate::task::current;
 use alloc::collections::BTreeMap;
@@ -50,15 +50,14 @@ pub(super) fn find(protocol: u32, port: u32) -> Result<Arc<Socket>, Errno> {
     found.ok_or(Errno::ECONNREFUSED)
 }
 
-/// Whether a socket has a port.
-pub fn exists(protocol: u32, port: u32) -> bool {
-    find(protocol, port).is_ok()
-}
-
-/// The kernel sends to a port, and waits for room there until `deadline_ns`. `ECONNREFUSED`: there is no such
-/// socket; `EAGAIN`: there was no room; `ENOMEM`. May sleep.
-pub fn unicast(protocol: u32, port: u32, data: alloc::vec::Vec<u8>, deadline_ns: u64) -> Result<(), Errno> {
-    let socket = find(protocol, port)?;
+/// The kernel sends to a socket that it has remembered, and waits for room there until `deadline_ns`.
+/// `ECONNREFUSED`: the socket is gone, whoever has its port now; `EAGAIN`: there was no room; `ENOMEM`. May
+/// sleep.
+pub fn unicast(to: Remembered, data: alloc::vec::Vec<u8>, deadline_ns: u64) -> Result<(), Errno> {
+    let socket = find(to.protocol, to.port)?;
+    if socket.remembered() != to {
+        return Err(Errno::ECONNREFUSED);
+    }
     socket.deliver_by(Datagram::of_kernel(data, 0), deadline_ns)
 }
 

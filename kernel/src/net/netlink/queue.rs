@@ -88,16 +88,12 @@ impl Queue {
     pub fn has_room(&self) -> bool {
         !self.congested && self.used <= self.limit
     }
-    /// Whether it is at most half full: answers go on then.
+    /// Whether it is at most half full: answers go on then. Not after a loss: they would be lost, too.
     pub fn is_roomy(&self) -> bool {
-        self.used <= self.limit / 2
+        !self.congested && self.used <= self.limit / 2
     }
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
-    }
-    /// The first datagram's length; 0 without any.
-    pub fn first_len(&self) -> usize {
-        self.list.front().map_or(0, |first| first.data.len())
     }
     /// There is room in the list.
     pub fn push(&mut self, datagram: Datagram) {
@@ -117,8 +113,16 @@ impl Queue {
         self.used += datagram.size();
         self.list.push_front(datagram);
     }
-    /// A datagram was lost. Returns whether it is the first.
+    /// A datagram was lost, and the program is to know it. Returns whether it is the first.
     pub fn loses(&mut self) -> bool {
         !core::mem::replace(&mut self.congested, true)
+    }
+    /// Losses are not told any more: what fits is taken at once.
+    pub fn tells_no_losses(&mut self) {
+        self.congested = false;
+    }
+    /// Nothing waits in it (any more), so what was lost is over. Returns whether there is room since.
+    pub fn recovers(&mut self) -> bool {
+        self.list.is_empty() && core::mem::replace(&mut self.congested, false)
     }
 }

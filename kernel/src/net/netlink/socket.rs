@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bitflags::bitflags;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_netlink::Address;
 
@@ -46,6 +47,20 @@ pub struct SocketOptions {
     pub sends: usize,
 }
 
+/// A socket that the kernel sends to later. If it is closed, another one with its port is not meant: that can
+/// be anybody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    pub(super) protocol: u32,
+    pub(super) port: u32,
+    serial: u64,
+}
+
+/// How many answers in several datagrams a program may have begun and not taken. Each may hold a list that
+/// has been replaced since.
+const MAX_DUMPS: usize = 64;
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
 struct State {
     port: u32,
     bound: bool,
@@ -67,6 +82,8 @@ pub struct Socket {
     pub protocol: u32,
     /// `SOCK_RAW` or `SOCK_DGRAM`, which are the same.
     pub kind: u32,
+    /// Which of all sockets it is.
+    serial: u64,
     state: SpinLock<State>,
     /// Held by who receives or continues answers.
     receiving: Mutex<()>,
@@ -93,6 +110,7 @@ impl Socket {
         Ok(Arc::new(Self {
             protocol: number,
             kind,
+            serial: SERIAL.fetch_add(1, Relaxed),
             state: SpinLock::new(State {
                 port: 0,
                 bound: false,
@@ -119,6 +137,14 @@ impl Socket {
     pub fn port(&self) -> u32 {
         self.state.lock().port
     }
+    /// The socket as the kernel remembers it. It has a port.
+    pub fn remembered(&self) -> Remembered {
+        Remembered {
+            protocol: self.protocol,
+            port: self.port(),
+            serial: self.serial,
+        }
+    }
     /// Its address.
     pub fn address(&self) -> Address {
         let state = self.state.lock();
@@ -137,7 +163,13 @@ impl Socket {
     }
     /// Sets a flag or clears it.
     pub fn set(&self, flag: Flags, on: bool) {
-        self.state.lock().flags.set(flag, on);
+        let mut state = self.state.lock();
+        state.flags.set(flag, on);
+        if flag == Flags::NO_ENOBUFS && on {
+            state.queue.tells_no_losses();
+            drop(state);
+            self.room.wake_all();
+        }
     }
     /// Its options.
     pub fn options(&self) -> SocketOptions {
@@ -163,10 +195,6 @@ impl Socket {
     pub fn fail(&self, errno: Errno) {
         self.state.lock().error = Some(errno);
         self.news.wake_all();
-    }
-    /// How many bytes the next datagram has.
-    pub fn waiting(&self) -> usize {
-        self.state.lock().queue.first_len()
     }
 
     /// `bind`. `EINVAL`: it has another port; `EADDRINUSE`: another socket has this one; `EPERM`: it may not
@@ -334,21 +362,30 @@ impl Socket {
     /// A datagram was lost.
     fn overrun(&self) {
         let mut state = self.state.lock();
-        if state.queue.loses() && !state.flags.contains(Flags::NO_ENOBUFS) {
+        if !state.flags.contains(Flags::NO_ENOBUFS) && state.queue.loses() {
             state.error = Some(Errno::ENOBUFS);
             drop(state);
             self.news.wake_all();
         }
     }
 
-    /// Begins an answer in several datagrams. `ENOMEM`. May sleep.
+    /// Begins an answer in several datagrams. `EBUSY`: too many have begun that nobody has taken; `ENOMEM`.
+    /// May sleep.
     pub fn dump(&self, dump: Box<dyn Dump>) -> Result<(), Errno> {
         let _one = self.receiving.lock();
+        if self.state.lock().queue.dumps.len() >= MAX_DUMPS {
+            return Err(Errno::EBUSY);
+        }
         let mut state = room_behind(|| self.state.lock(), |state| &mut state.queue.dumps, 1)?;
         state.queue.dumps.push_back(dump);
         drop(state);
         self.go_on();
         Ok(())
+    }
+
+    /// Whether there are answers that are not at their end.
+    fn has_begun_answers(&self) -> bool {
+        !self.state.lock().queue.dumps.is_empty()
     }
 
     /// Answers in several datagrams go on as far as there is room. The caller holds `receiving`.
@@ -378,8 +415,8 @@ impl Socket {
         }
     }
 
-    /// Receives a datagram: `take` gets it, and if `peek` or if that fails, it stays. `EAGAIN`: there was
-    /// none in time; `ERESTARTSYS`; the socket's error.
+    /// Receives a datagram: `take` gets it, and if `peek`, it stays. `EAGAIN`: there was none in time;
+    /// `ERESTARTSYS`; the socket's error; `ENOBUFS`: no memory for the answer that is to go on.
     pub fn receive<R>(
         &self,
         nonblock: bool,
@@ -389,6 +426,9 @@ impl Socket {
         let one = self.receiving.lock();
         let mut one = Some(one);
         let datagram = loop {
+            if self.state.lock().queue.recovers() {
+                self.room.wake_all();
+            }
             {
                 let mut state = self.state.lock();
                 if let Some(errno) = state.error.take() {
@@ -396,6 +436,14 @@ impl Socket {
                 }
                 if let Some(datagram) = state.queue.pop() {
                     break datagram;
+                }
+            }
+            if self.has_begun_answers() {
+                // There was no memory when it was to go on.
+                self.go_on();
+                match self.state.lock().queue.is_empty() {
+                    true => return Err(Errno::ENOBUFS),
+                    false => continue,
                 }
             }
             if nonblock {

@@ -61,6 +61,7 @@ const ASKING: &[&str] = &[
     "ptraced",
     "dumped",
     "audited",
+    "crossings",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
