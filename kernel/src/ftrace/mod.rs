@@ -8,6 +8,7 @@
 //! * [`names`]: what functions are called;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
 //! * [`threads`]: whose calls are recorded;
+//! * [`outside`]: functions of modules as tracers, and called directly;
 //! * [`probes`]: what else is done when functions are called;
 //! * [`profile`]: how often functions are called;
 //! * [`stack_tracer`]: how much of the stack they use;
@@ -23,6 +24,7 @@ mod guard;
 pub mod modules;
 pub mod names;
 pub mod ops;
+pub mod outside;
 pub mod probes;
 pub mod profile;
 pub mod selftest;
