@@ -388,6 +388,8 @@ owed! {
 // Threads: what is kept of one that does not run.
 owed! {
     switch::Context::running => fn() -> switch::Context;
+    /// The stack pointer with which it goes on. By who keeps it from running.
+    switch::Context::sp => fn(&switch::Context) -> usize;
     /// A thread that begins with a frame at the top of its stack: stack, frame.
     switch::Context::new => fn(usize, &Frame) -> switch::Context;
     /// As the running thread is, whose context is given, but for another stack pointer and thread pointer, if

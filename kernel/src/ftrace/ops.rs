@@ -2,7 +2,7 @@
 //! `limen_trace_sites`'s.
 
 use super::site::{self, Change};
-use super::target::Target;
+use super::target::{Data, Target};
 use super::texts::{self, Function, Text};
 use crate::mm::reserve::{handling, room, room_exact};
 use crate::sync::Mutex;
@@ -136,8 +136,8 @@ fn carry_out(plan: Plan<'_, usize>, targets: &[Option<Arc<Target>>], disabled: b
     Ok(())
 }
 
-/// `target` is called for all functions of `set` from now on. `ENOMEM`; `EBUSY`: one of them has a tracer that
-/// is in its way; `EINVAL`: what changes where functions go is not for all. May sleep.
+/// `target` is called for all functions of `set` from now on. `ENOMEM`; `EBUSY`: one of them has a tracer
+/// that is in its way; `EINVAL`: what changes where functions go is not for all. May sleep.
 pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
@@ -151,6 +151,9 @@ pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
         }
     };
     let kind = target.kind();
+    if state.disabled && matches!(target.data, Data::Patch(_)) {
+        return Err(Errno::EBUSY);
+    }
     state.targets[place] = Some(target);
     let added = (|| {
         let plan = handling(|| state.registry.plan_add(place, kind, set)).map_err(errno)?;
@@ -193,12 +196,16 @@ pub fn are_enabled() -> bool {
 }
 
 /// Lets sites call their tracers, or not: no function is traced then, and tracers come and go as before.
-/// `ENOMEM`: it is as it was. May sleep.
+/// `ENOMEM`, `EBUSY` if a function is patched: it is as it was. May sleep.
 pub fn enable(on: bool) -> Result<(), Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
     if state.disabled != on {
         return Ok(());
+    }
+    let is_patch = |target: &Arc<Target>| matches!(target.data, Data::Patch(_));
+    if !on && state.targets.iter().flatten().any(is_patch) {
+        return Err(Errno::EBUSY);
     }
     let mut vectors = Vectors {
         targets: &state.targets,

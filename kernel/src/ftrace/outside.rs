@@ -126,7 +126,13 @@ fn named(word: &[u8]) -> Result<Hash, Errno> {
     let names = names::known()?;
     let mut hash = Hash::new();
     let chosen = handling(|| hash.apply(&names, &select)).map_err(errno);
-    chosen.map_err(|error| if error == Errno::EINVAL { Errno::ENOENT } else { error })?;
+    chosen.map_err(|error| {
+        if error == Errno::EINVAL {
+            Errno::ENOENT
+        } else {
+            error
+        }
+    })?;
     if hash.sites().is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -137,7 +143,13 @@ impl Tracer {
     /// `handler` is called with `own` for all functions that `word` names, as in `set_ftrace_filter`.
     /// `ENOENT`: there are none; `EBUSY`: one of them has a tracer that changes where it goes, as this one;
     /// `EINVAL`: `word`; `ENOMEM`. May sleep.
-    pub fn new(word: &[u8], handler: Handler, own: usize, regs: bool, ip_modify: bool) -> Result<Self, Errno> {
+    pub fn new(
+        word: &[u8],
+        handler: Handler,
+        own: usize,
+        regs: bool,
+        ip_modify: bool,
+    ) -> Result<Self, Errno> {
         let kind = Kind {
             regs,
             ip_modify,

@@ -205,6 +205,19 @@ fn registers() -> Result<(), &'static str> {
         Ok(noted)
     };
     check!(with(&[])? == 3);
+    let elsewhere = Target::of(
+        Kind {
+            ip_modify: true,
+            ..kind
+        },
+        send,
+        Data::None,
+    );
+    let all = Target::many(Vec::from([Arc::new(elsewhere)])).map_err(|_| "no memory")?;
+    set(Some(Arc::new(all)))?;
+    let result = probe_caller(1, 2, 3, 4);
+    set(None)?;
+    check!(result == 1_000_003);
     check!(with(&[Arc::new(Target::new(first, Data::None))])? == 13);
     Ok(())
 }

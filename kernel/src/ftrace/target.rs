@@ -46,6 +46,8 @@ pub enum Data {
     Probe(super::probes::Probe),
     /// A module's function is called.
     Outside(super::outside::Outside),
+    /// Another function may run instead.
+    Patch(super::patch::Replacements),
     /// How often it was called.
     Count(AtomicU64),
 }

@@ -321,11 +321,45 @@ trace_saved:
     ld      12, 0(31)
     cmpdi   12, 0
     bne     4b
+    ld      12, {next} - {args}(28)
+    addi    11, 30, 8
+    cmpd    12, 11
     ld      2, {rest} + 8 * 18(1)
     .irp n, 28, 29, 30, 31
     ld      \n, {rest} + 8 * (\n - 14)(1)
     .endr
     addi    1, 1, {saved}
+    bne     5f
+    ld      0, 16(1)
+    mtlr    0
+    blr
+// Another function runs, with a table of contents of its own perhaps; who called this one expects the old one
+// in r2. So that function is called, in a frame with a copy of the arguments that are not in registers; what
+// `trace_entry` would have done is done here.
+5:  TRACE_BACK
+    beq     6f
+    std     2, 24(1)
+    ld      2, {toc}(13)
+    bl      {resched}
+    nop
+    ld      2, 24(1)
+6:  ld      12, {next}(1)
+    ld      0, {parent}(1)
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    ld      3 + \n, {args} + 8 * \n(1)
+    .endr
+    addi    1, 1, {frame}
+    std     0, 16(1)
+    stdu    1, -{instead}(1)
+    std     2, 24(1)
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    ld      0, {instead} + {least} + 8 * (8 + \n)(1)
+    std     0, {least} + 8 * (8 + \n)(1)
+    .endr
+    mtctr   12
+    bctrl
+    ld      2, 24(1)
+    addi    1, 1, {instead}
     ld      0, 16(1)
     mtlr    0
     blr
@@ -335,6 +369,8 @@ trace_saved:
     frame = const FRAME,
     each = const LEAST + 32,
     saved = const SAVED_FRAME,
+    least = const LEAST,
+    instead = const LEAST + 8 * (8 + 16),
     rest = const LEAST,
     args = const LEAST + offset_of!(Entry, args),
     parent = const LEAST + offset_of!(Entry, parent),

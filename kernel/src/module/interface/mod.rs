@@ -7,6 +7,7 @@
 
 mod files;
 mod memory;
+mod patches;
 mod timers;
 mod tracers;
 
@@ -45,6 +46,7 @@ static EXPORTS: &[(&str, Helper)] = exports!(
     limen_now_ns = now_ns,
     limen_param_lock = params::lock,
     limen_param_unlock = params::unlock,
+    limen_patch_enable = patches::enable,
     limen_probe_write = memory::probe_write,
     limen_proc_create = files::create,
     limen_proc_remove = files::remove,
@@ -82,6 +84,7 @@ pub fn find(name: &[u8]) -> Option<usize> {
 /// Takes from a module that nobody uses any more what it has not given back. The list still has it, so that
 /// what its functions make until the last of them has returned is its own. May sleep.
 pub fn clean(module: &Arc<Module>) {
+    patches::clean(module);
     tracers::clean(module);
     // Whoever reads its files may use its timers.
     files::clean(module);

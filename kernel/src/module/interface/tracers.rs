@@ -90,8 +90,8 @@ pub extern "C" fn modify(handle: usize, direct: Direct) -> Status {
     status(found.map_or(Err(Errno::EINVAL), |entry| entry.tracer.modify(direct)))
 }
 
-/// `void limen_tracer_unregister(struct limen_tracer *tracer)`: ends it, or does nothing if that is null. When
-/// it returns no CPU is in its function. Not in that function. May sleep.
+/// `void limen_tracer_unregister(struct limen_tracer *tracer)`: ends it, or does nothing if that is null.
+/// When it returns no CPU is in its function. Not in that function. May sleep.
 pub extern "C" fn unregister(handle: usize) {
     let mut entries = ENTRIES.lock();
     if let Some(at) = entries.0.iter().position(|entry| entry.handle == handle) {
@@ -122,12 +122,21 @@ unsafe fn give(value: Option<usize>, out: *mut usize) -> Result<(), Errno> {
 
 /// `int limen_regs_set_ip(struct limen_regs *regs, const void *function)`.
 pub extern "C" fn set_ip(regs: &mut Registers<'_>, ip: usize) -> Status {
-    status(if regs.set_ip(ip) { Ok(()) } else { Err(Errno::EINVAL) })
+    status(if regs.set_ip(ip) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    })
 }
 
 /// Ends what a module has left.
 pub fn clean(module: &Arc<Module>) {
-    let is_of = |entry: &Entry| entry.owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, module));
+    let is_of = |entry: &Entry| {
+        entry
+            .owner
+            .as_ref()
+            .is_some_and(|owner| Arc::ptr_eq(owner, module))
+    };
     let mut entries = ENTRIES.lock();
     while let Some(at) = entries.0.iter().position(is_of) {
         warning!("{}: a tracer was not unregistered", module.name);
