@@ -88,6 +88,18 @@ static void single(void) {
     CHECK(is(text_of("/sys/kernel/tracing/enabled_functions"), ""));
 }
 
+/* One in Rust, which traces what it replaces. */
+static void rust(void) {
+    CHECK(load_named("patch_rust", "") == 0 && settles("patch_rust", 1));
+    CHECK(is_shown("patch_rust") && is_shown("patch_rust"));
+    const char *enabled = text_of("/sys/kernel/tracing/enabled_functions");
+    CHECK(is(enabled, "cmdline_proc_show (2) R I   O M \n"));
+    CHECK(disable("patch_rust") == 0 && settles("patch_rust", 0) && is_shown(NULL));
+    enabled = text_of("/sys/kernel/tracing/enabled_functions");
+    CHECK(is(enabled, "cmdline_proc_show (1) R     O M \n"));
+    CHECK(unload("patch_rust") == 0);
+}
+
 /* Several of one function: the newest counts, whichever goes. */
 static void stacked(void) {
     CHECK(load_named("patch_a", "") == 0 && settles("patch_a", 1));
@@ -213,6 +225,7 @@ int main(void) {
     mount("none", "/sys/kernel/tracing", "tracefs", 0, NULL);
     snprintf(original, sizeof original, "%s", text_of("/proc/cmdline"));
     single();
+    rust();
     stacked();
     replacing();
     blocked();

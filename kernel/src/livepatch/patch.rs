@@ -145,10 +145,15 @@ impl State {
     fn try_to_complete(&mut self) {
         let Some(now) = &mut self.transition else { return };
         let patch = now.patch.clone();
-        // A patch that replaces others has their functions, too.
-        let is_inside = |address| {
-            patch.has(address) || patch.replaces && self.patches.iter().any(|other| other.has(address))
+        // What ran before may be another patch's; one that replaces all others has their functions, too.
+        let is_others = |address| {
+            let is_one = |other: &Arc<Patch>| match patch.replaces {
+                true => other.has(address),
+                false => other.own.contains(&address),
+            };
+            self.patches.iter().any(is_one)
         };
+        let is_inside = |address| patch.has(address) || is_others(address);
         if !threads::try_all(&is_inside) {
             if now_ns() >= now.signal_at {
                 info!("livepatch: signaling remaining tasks");
