@@ -16,6 +16,7 @@ mod filter;
 mod fs;
 mod ftrace;
 mod jump_label;
+mod livepatch;
 mod mm;
 mod module;
 mod net;

@@ -222,6 +222,63 @@ static void beside(void) {
     CHECK(is(get("enabled_functions"), ""));
 }
 
+/* What /proc/direct says: its function has been called 100 times. */
+static int is_direct(int first, int second, int traced) {
+    char wanted[200];
+    snprintf(wanted, sizeof wanted,
+        "error 0, result 56100, first %d, second %d, traced %d, wrong 0\n", first, second, traced);
+    return is(text_of("/proc/direct"), wanted);
+}
+
+static int act(const char *what) {
+    int fd = open("/sys/module/direct/parameters/act", O_WRONLY);
+    int result = fd >= 0 && write(fd, what, 1) == 1 ? 0 : errno;
+    close(fd);
+    return result;
+}
+
+/* A module's tracer gets all registers; a function of it is called directly, beside tracers and alone. */
+static void direct(void) {
+    CHECK(put("set_ftrace_filter", "") == 0);
+    CHECK(load_named("direct", "") == 0);
+    const char *enabled = get("enabled_functions");
+    CHECK(lines_with(enabled, "direct_target [direct] (2) R   D O M ", NULL) == 1);
+    CHECK(lines_with(enabled, "\tdirect-->first", " [direct]") == 1);
+    CHECK(is_direct(100, 0, 100));
+    CHECK(act("2") == 0 && is_direct(0, 100, 100));
+    CHECK(lines_with(get("enabled_functions"), "\tdirect-->second", " [direct]") == 1);
+    /* Others trace the same function, come and go. */
+    CHECK(put("set_ftrace_filter", "direct_target") == 0);
+    CHECK(put("current_tracer", "function") == 0 && put("trace", "") == 0);
+    CHECK(strstr(get("enabled_functions"), "direct_target [direct] (3) R   D O M ") != NULL);
+    CHECK(is_direct(0, 100, 100));
+    CHECK(lines_with(get("trace"), ": direct_target [direct] <-", NULL) == 100);
+    CHECK(put("current_tracer", "function_graph") == 0 && put("trace", "") == 0);
+    CHECK(is_direct(0, 100, 100));
+    CHECK(lines_with(get("trace"), " direct_target [direct]();", NULL) == 100);
+    CHECK(act("3") == 0 && is_direct(0, 0, 100));
+    CHECK(strstr(get("enabled_functions"), "direct-->") == NULL);
+    CHECK(put("current_tracer", "nop") == 0 && act("1") == 0 && is_direct(100, 0, 100));
+    /* It changes while others call. */
+    pid_t readers[2];
+    for (int i = 0; i < 2; i++)
+        if ((readers[i] = fork()) == 0)
+            for (;;) text_of("/proc/direct");
+    for (int i = 0; i < 60; i++) {
+        act(i & 1 ? "1" : "2");
+        pause_ms(5);
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(readers[i], SIGKILL);
+        waitpid(readers[i], NULL, 0);
+    }
+    CHECK(act("1") == 0 && is_direct(100, 0, 100));
+    /* What it has left is taken from it. */
+    CHECK(unload("direct") == 0);
+    CHECK(is(get("enabled_functions"), ""));
+    CHECK(put("set_ftrace_filter", "") == 0);
+}
+
 int main(void) {
     mount("none", "/sys/kernel/tracing", "tracefs", 0, NULL);
     waiting();
@@ -230,6 +287,7 @@ int main(void) {
     processes();
     stale();
     beside();
+    direct();
     mount("none", "/sys/kernel/debug", "debugfs", 0, NULL);
     CHECK(is(text_of("/sys/kernel/debug/check_wx_pages"), "SUCCESS\n"));
     return report();

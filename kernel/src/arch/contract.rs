@@ -89,6 +89,10 @@ owed! {
     sites::is_trampoline => fn(usize) -> bool;
     /// What the traced function was called with. Any, by the tracer.
     sites::Entry::arg => fn(&sites::Entry, usize) -> Option<usize>;
+    /// The register with a number of DWARF's; `None`: it was not saved.
+    sites::Entry::register => fn(&sites::Entry, usize) -> Option<usize>;
+    /// The same, where all registers were saved; `Saved::of` finds them.
+    sites::Saved::register => fn(&sites::Saved, usize) -> Option<usize>;
     sites::Entry::sp => fn(&sites::Entry) -> usize;
     sites::Entry::set_ip => fn(&mut sites::Entry, usize);
     sites::Entry::set_parent => fn(&mut sites::Entry, usize);
@@ -384,6 +388,8 @@ owed! {
 // Threads: what is kept of one that does not run.
 owed! {
     switch::Context::running => fn() -> switch::Context;
+    /// The stack pointer with which it goes on. By who keeps it from running.
+    switch::Context::sp => fn(&switch::Context) -> usize;
     /// A thread that begins with a frame at the top of its stack: stack, frame.
     switch::Context::new => fn(usize, &Frame) -> switch::Context;
     /// As the running thread is, whose context is given, but for another stack pointer and thread pointer, if

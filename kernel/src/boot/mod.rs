@@ -64,6 +64,7 @@ fn with_threads() {
     crate::task::init();
     crate::fs::init();
     crate::module::init();
+    crate::livepatch::init();
     crate::driver::init();
     crate::rseq::init();
     crate::tracing::event::boot::init();

@@ -8,6 +8,8 @@
 //! * [`names`]: what functions are called;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
 //! * [`threads`]: whose calls are recorded;
+//! * [`outside`]: functions of modules as tracers, and called directly;
+//! * [`patch`]: functions that run instead of others;
 //! * [`probes`]: what else is done when functions are called;
 //! * [`profile`]: how often functions are called;
 //! * [`stack_tracer`]: how much of the stack they use;
@@ -23,6 +25,8 @@ mod guard;
 pub mod modules;
 pub mod names;
 pub mod ops;
+pub mod outside;
+pub mod patch;
 pub mod probes;
 pub mod profile;
 pub mod selftest;

@@ -2,7 +2,7 @@
 //! `limen_trace_sites`'s.
 
 use super::site::{self, Change};
-use super::target::Target;
+use super::target::{Data, Target};
 use super::texts::{self, Function, Text};
 use crate::mm::reserve::{handling, room, room_exact};
 use crate::sync::Mutex;
@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 use limen_trace_sites::filter::Effective;
-use limen_trace_sites::sets::{Flags, Kind, Plan, Registry, Slot, Tracer, Tracers};
+use limen_trace_sites::sets::{Flags, Plan, Registry, Slot, Tracer, Tracers};
 use limen_trace_sites::{Error, Site};
 
 /// The error that a program gets.
@@ -84,7 +84,11 @@ impl Vectors<'_> {
     fn at(&mut self, tracers: Tracers<'_, usize>) -> Result<Option<Arc<Target>>, Errno> {
         Ok(match tracers.slot() {
             Slot::None => None,
-            Slot::One(place) => self.targets.get(place).cloned().flatten(),
+            Slot::One(place) => match self.targets.get(place).cloned().flatten() {
+                // Sites call what saves them.
+                Some(target) if target.kind().needs_regs() => Some(self.of(tracers)?),
+                target => target,
+            },
             Slot::Many(tracers) => Some(self.of(tracers)?),
         })
     }
@@ -132,7 +136,8 @@ fn carry_out(plan: Plan<'_, usize>, targets: &[Option<Arc<Target>>], disabled: b
     Ok(())
 }
 
-/// `target` is called for all functions of `set` from now on. `ENOMEM`. May sleep.
+/// `target` is called for all functions of `set` from now on. `ENOMEM`; `EBUSY`: one of them has a tracer
+/// that is in its way; `EINVAL`: what changes where functions go is not for all. May sleep.
 pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
@@ -145,9 +150,13 @@ pub fn add(target: Arc<Target>, set: Effective) -> Result<Registered, Errno> {
             state.targets.len() - 1
         }
     };
+    let kind = target.kind();
+    if state.disabled && matches!(target.data, Data::Patch(_)) {
+        return Err(Errno::EBUSY);
+    }
     state.targets[place] = Some(target);
     let added = (|| {
-        let plan = handling(|| state.registry.plan_add(place, Kind::default(), set)).map_err(errno)?;
+        let plan = handling(|| state.registry.plan_add(place, kind, set)).map_err(errno)?;
         let tracer = plan.tracer().ok_or(Errno::EINVAL)?;
         carry_out(plan, &state.targets, state.disabled)?;
         Ok(Registered { tracer, place })
@@ -166,18 +175,37 @@ pub fn change(of: &Registered, set: Effective) -> Result<(), Errno> {
     carry_out(plan, &state.targets, state.disabled)
 }
 
+/// `target` takes the place of the one that was registered: each call has one of them. When this returns no
+/// CPU is in the former. Errors as [`add`]'s: it has not. May sleep.
+pub fn replace(of: &Registered, target: Arc<Target>) -> Result<(), Errno> {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    let kind = target.kind();
+    let former = state.targets[of.place].replace(target);
+    let plan = state.registry.plan_kind(of.tracer, kind).map_err(errno);
+    let replaced = plan.and_then(|plan| carry_out(plan, &state.targets, state.disabled));
+    if replaced.is_err() {
+        state.targets[of.place] = former;
+    }
+    replaced
+}
+
 /// Whether sites call their tracers (`ftrace_enabled`). May sleep.
 pub fn are_enabled() -> bool {
     !STATE.lock().disabled
 }
 
 /// Lets sites call their tracers, or not: no function is traced then, and tracers come and go as before.
-/// `ENOMEM`: it is as it was. May sleep.
+/// `ENOMEM`, `EBUSY` if a function is patched: it is as it was. May sleep.
 pub fn enable(on: bool) -> Result<(), Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
     if state.disabled != on {
         return Ok(());
+    }
+    let is_patch = |target: &Arc<Target>| matches!(target.data, Data::Patch(_));
+    if !on && state.targets.iter().flatten().any(is_patch) {
+        return Err(Errno::EBUSY);
     }
     let mut vectors = Vectors {
         targets: &state.targets,

@@ -14,6 +14,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use limen_trace_sites::sets::Kind;
 
 /// The tests.
 pub const TESTS: &[Test] = &[
@@ -21,6 +22,7 @@ pub const TESTS: &[Test] = &[
     ("a target is called as often as its function", counts),
     ("several targets are called in their order", several),
     ("a target may send its function elsewhere", elsewhere),
+    ("targets that ask for all registers get them", registers),
     (
         "a backtrace from a target has the function and its caller",
         traced_back,
@@ -48,7 +50,7 @@ fn probe_site() -> Result<usize, &'static str> {
 
 fn set(target: Option<Arc<Target>>) -> Result<(), &'static str> {
     let change: Change = (probe_site()?, target);
-    site::change(&[change]).map_err(|_| "no memory")
+    site::change(&[change]).map_err(|_| "not changed")
 }
 
 extern "C" fn count(_ip: usize, _parent: usize, target: &Target, _entry: &mut Entry) {
@@ -167,6 +169,56 @@ fn traced_back() -> Result<(), &'static str> {
     probe_caller(1, 2, 3, 4);
     set(None)?;
     check!(NOTED.load(Relaxed) == 456);
+    Ok(())
+}
+
+/// Whether all registers are there: arguments, the stack pointer, and more than are saved for others.
+extern "C" fn look_at_registers(_ip: usize, _parent: usize, target: &Target, entry: &mut Entry) {
+    let all = |n: &usize| site::register(target, entry, *n);
+    let found = |value: usize| (0..=65).any(|n| all(&n) == Some(value));
+    let more = (0..=65).filter_map(|n| all(&n)).count() > (0..=65).filter_map(|n| entry.register(n)).count();
+    let are_args = [5, 6, 7, 8].iter().all(|arg| found(*arg));
+    note(1 + usize::from(more) + usize::from(are_args && found(entry.sp())));
+}
+
+fn registers() -> Result<(), &'static str> {
+    let kind = Kind {
+        regs: true,
+        ip_modify: false,
+        direct: None,
+    };
+    let target = Arc::new(Target::of(kind, look_at_registers, Data::None));
+    // It is called by what saves them, and by nothing else.
+    check!(set(Some(target.clone())) == Err("not changed"));
+    let with = |others: &[Arc<Target>]| {
+        let mut list = Vec::from(others);
+        list.push(target.clone());
+        let all = Arc::new(Target::many(list).map_err(|_| "no memory")?);
+        NOTED.store(0, Relaxed);
+        set(Some(all))?;
+        let result = probe_caller(5, 6, 7, 8);
+        let noted = NOTED.load(Relaxed);
+        NOTED.store(0, Relaxed);
+        let are_right = calls(3);
+        set(None)?;
+        check!(are_right && result == 5 * 7 + 6 * 11 + 7 * 13 + 8 * 17 + 1);
+        Ok(noted)
+    };
+    check!(with(&[])? == 3);
+    let elsewhere = Target::of(
+        Kind {
+            ip_modify: true,
+            ..kind
+        },
+        send,
+        Data::None,
+    );
+    let all = Target::many(Vec::from([Arc::new(elsewhere)])).map_err(|_| "no memory")?;
+    set(Some(Arc::new(all)))?;
+    let result = probe_caller(1, 2, 3, 4);
+    set(None)?;
+    check!(result == 1_000_003);
+    check!(with(&[Arc::new(Target::new(first, Data::None))])? == 13);
     Ok(())
 }
 

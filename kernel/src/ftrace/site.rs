@@ -9,7 +9,7 @@ use super::target::{NOTHING, Target};
 use super::texts::{self, Place};
 use crate::arch::patch;
 use crate::arch::site_table::{self, TABLE};
-use crate::arch::sites::{self, Entry, PHASES, Value};
+use crate::arch::sites::{self, Entry, PHASES, Saved, Value};
 use crate::mm::reserve::{room, room_exact};
 use crate::mm::text::{Writable, exchange};
 use crate::rcu;
@@ -26,6 +26,20 @@ unsafe extern "C" {
     /// Calls all targets of one's list (`Target::many`), which it finds in its second word, with what it is
     /// called with itself.
     pub safe fn trace_each(ip: usize, parent: usize, target: &Target, entry: &mut Entry);
+    /// The same, with all registers on the stack, where [`register`] finds them.
+    pub safe fn trace_saved(ip: usize, parent: usize, target: &Target, entry: &mut Entry);
+}
+
+/// The register with DWARF's number `n`, as it was at the beginning of the function that `target` traces and
+/// that was called with `entry`. `None`: that is not known; a target that asked for them has all that say
+/// something there.
+pub fn register(target: &Target, entry: &Entry, n: usize) -> Option<usize> {
+    if target.kind().needs_regs() {
+        // SAFETY: such targets are called by `trace_saved` (`change` refuses them otherwise).
+        unsafe { Saved::of(entry) }.register(n)
+    } else {
+        entry.register(n)
+    }
 }
 
 /// What is in the slots of sites that nobody traces: the address of a target.
@@ -100,8 +114,12 @@ struct Writing {
 /// Each site of `changes`, which are numbers in ascending order, gets its new target. When it returns no CPU
 /// is in a target that has been replaced, and the next call of each function sees its new one. Those that
 /// there are not are left out. Thread; may sleep.
-/// `ENOMEM`: nothing has changed.
+/// `ENOMEM`: nothing has changed; `EINVAL`: one needs all registers and is no [`Target::many`].
 pub fn change(changes: &[Change]) -> Result<(), Errno> {
+    let bare = |new: &Option<Arc<Target>>| new.as_ref().is_some_and(|new| new.kind().needs_regs());
+    if changes.iter().any(|(_, new)| bare(new)) {
+        return Err(Errno::EINVAL);
+    }
     let mut targets = TARGETS.lock();
     let end = bound();
     if targets.len() < end {

@@ -1,12 +1,13 @@
 //! What a site calls: a tracer, or all the tracers of its function in turn.
 
-use super::site::trace_each;
+use super::site::{trace_each, trace_saved};
 use crate::arch::sites::Entry;
 use crate::mm::reserve::room_exact;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use limen_linux_abi::Errno;
+use limen_trace_sites::sets::Kind;
 
 /// What the code behind a site calls: with the site's address, the address that the function returns to, the
 /// target itself, and what the function was called with. Preemption is off; it may be in any context, an NMI
@@ -19,9 +20,17 @@ pub struct Target {
     call: Handler,
     /// Where the addresses of all targets are that `trace_each` calls, at least two, and a 0; or 0.
     list: usize,
+    kind: Kind,
     /// What the handler works with.
     pub data: Data,
 }
+
+/// What most tracers need of their sites.
+const PLAIN: Kind = Kind {
+    regs: false,
+    ip_modify: false,
+    direct: None,
+};
 
 /// What a handler works with.
 #[repr(u8)]
@@ -35,6 +44,10 @@ pub enum Data {
     Record(super::function::Recorder),
     /// Something is done.
     Probe(super::probes::Probe),
+    /// A module's function is called.
+    Outside(super::outside::Outside),
+    /// Another function may run instead.
+    Patch(super::patch::Replacements),
     /// How often it was called.
     Count(AtomicU64),
 }
@@ -42,12 +55,34 @@ pub enum Data {
 impl Target {
     /// With this handler.
     pub const fn new(call: Handler, data: Data) -> Self {
-        let list = 0;
-        Self { call, list, data }
+        Self::of(PLAIN, call, data)
     }
 
-    /// One that calls all of `targets`, in their order. `ENOMEM`.
-    pub fn many(targets: Vec<Arc<Target>>) -> Result<Self, Errno> {
+    /// With this handler, which needs something of its sites. If that is all registers, sites do not call it,
+    /// but a [`Target::many`] of it.
+    pub const fn of(kind: Kind, call: Handler, data: Data) -> Self {
+        let list = 0;
+        Self {
+            call,
+            list,
+            kind,
+            data,
+        }
+    }
+
+    /// What it needs.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// One that calls all of `targets`, in their order, those that are called directly last; with all
+    /// registers if one of them needs them. `ENOMEM`.
+    pub fn many(mut targets: Vec<Arc<Target>>) -> Result<Self, Errno> {
+        // Stable, and there is one at most.
+        if let Some(direct) = targets.iter().position(|target| target.kind.direct.is_some()) {
+            targets[direct..].rotate_left(1);
+        }
+        let saves = targets.iter().any(|target| target.kind.needs_regs());
         let mut list = Vec::new();
         room_exact(&mut list, targets.len().max(LEAST) + 1)?;
         list.extend(targets.iter().map(|target| Arc::as_ptr(target) as usize));
@@ -56,8 +91,9 @@ impl Target {
         }
         list.push(0);
         Ok(Self {
-            call: trace_each,
+            call: if saves { trace_saved } else { trace_each },
             list: list.as_ptr() as usize,
+            kind: PLAIN,
             data: Data::Many(targets, list),
         })
     }

@@ -7,7 +7,7 @@ use crate::arch::{
     irq,
     switch::{Context, user_frame},
 };
-use crate::mm::KernelStack;
+use crate::mm::{KernelStack, PAGE_SIZE, STACK_SHIFT};
 use crate::sync::without_interrupts;
 use crate::task::Task;
 use crate::time::now_ns;
@@ -45,7 +45,7 @@ const TRIES: usize = 1000;
 
 /// Runs `f` if the state of `task` fits and it is off its CPU. It stays so meanwhile: `f` runs with
 /// interrupts off, under the task's wake lock, must be short and take no locks.
-fn while_off_cpu<R>(task: &Arc<Task>, fits: impl Fn(TaskState) -> bool, f: impl FnOnce() -> R) -> Option<R> {
+fn while_off_cpu<R>(task: &Task, fits: impl Fn(TaskState) -> bool, f: impl FnOnce() -> R) -> Option<R> {
     let s = &task.sched;
     without_interrupts(|| {
         s.wake_lock.lock();
@@ -111,6 +111,57 @@ pub fn with_own_registers<R>(f: impl FnOnce(&mut Frame, &mut Context) -> R) -> O
     let mut context = Context::new(stack.top(), &frame);
     with_current_context(|own| context.fork_from(own, None, None));
     Some(f(&mut frame, &mut context))
+}
+
+/// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU, asleep or dead: its
+/// return addresses are among them. `f` runs with interrupts off, is called a few thousand times at most, and
+/// takes no locks; when it returns `false` it is called no more. `then` is called if it never did: nobody
+/// wakes the thread before. Whether it never did.
+pub fn each_stack_word(task: &Task, mut f: impl FnMut(usize) -> bool, then: impl FnOnce()) -> bool {
+    let top = task.stack.top();
+    let asleep = |now: TaskState| now != TaskState::RUNNING;
+    let looked = while_off_cpu(task, asleep, || {
+        // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its context.
+        let mut at = unsafe { (*task.context.get()).sp() };
+        while at < top {
+            // SAFETY: its stack, which stays as long as the task.
+            if !f(unsafe { (at as *const usize).read() }) {
+                return false;
+            }
+            at += size_of::<usize>();
+        }
+        then();
+        true
+    });
+    looked == Some(true)
+}
+
+/// The same with this CPU's idle thread, if another one runs. By a function of `on_each_cpu`.
+pub fn each_idle_stack_word(mut f: impl FnMut(usize) -> bool, then: impl FnOnce(&Task)) {
+    let Some(idle) = super::cpu::idle_threads().nth(crate::arch::smp::cpu_id()) else {
+        return;
+    };
+    if core::ptr::eq(&raw const *preempt::current_info(), &raw const idle.info) {
+        return;
+    }
+    // SAFETY: nobody else runs it, or uses its context, than this CPU, which has interrupts off.
+    let mut at = unsafe { (*idle.context.get()).sp() };
+    let top = idle.stack.top();
+    // The boot CPU's has the stack with which it booted: what is near is looked at.
+    let own = top.checked_sub(at).is_some_and(|used| used <= 1 << STACK_SHIFT);
+    let end = if own {
+        top
+    } else {
+        (at + 1).next_multiple_of(PAGE_SIZE)
+    };
+    while at < end {
+        // SAFETY: its stack.
+        if !f(unsafe { (at as *const usize).read() }) {
+            return;
+        }
+        at += size_of::<usize>();
+    }
+    then(idle);
 }
 
 /// Waits until `task`, which is in a state of `state`, is off its CPU. `false`: it is in another state, or a

@@ -200,8 +200,11 @@ fn idle_loop<const TRACKED: bool>() -> ! {
         irq::local_disable();
         // Interrupts are off from the check to the sleep, so the interrupt of a wake-up ends the sleep at
         // once.
-        if work.has(ThreadFlags::RESCHED) {
+        if work.has(ThreadFlags::RESCHED.union(ThreadFlags::PATCH_PENDING)) {
             irq::local_enable();
+            if work.has(ThreadFlags::PATCH_PENDING) {
+                crate::task::patch::change_over();
+            }
             schedule();
             cpu::IDLE.fetch_or(this_cpu().bit, Ordering::Relaxed);
         } else {

@@ -15,6 +15,7 @@ pub mod fork;
 pub mod group;
 pub mod init;
 pub mod oom;
+pub mod patch;
 pub mod pid;
 pub mod pidfd;
 pub mod process;
@@ -39,7 +40,7 @@ pub use thread::{Task, TaskFlags};
 
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU32};
 use limen_entry::WorkWords;
 
 /// The part of a task that entry code and architectures use. It is the first field of `Task`.
@@ -59,6 +60,9 @@ pub struct ThreadInfo {
     pub returns: returns::Own,
     /// Whether a trace has something of it, and its name is to be kept (`tracing::names`).
     pub is_in_trace: AtomicBool,
+    /// Which functions it calls while a live patch comes or goes (`livepatch`): `patch::PATCHED`,
+    /// `UNPATCHED`; otherwise `UNDEFINED`.
+    pub patch_state: AtomicI8,
 }
 
 impl ThreadInfo {
@@ -71,6 +75,7 @@ impl ThreadInfo {
             lockdep: crate::sync::lockdep::ThreadState::new(),
             returns: returns::Own::new(),
             is_in_trace: AtomicBool::new(false),
+            patch_state: AtomicI8::new(patch::UNDEFINED),
         }
     }
 }

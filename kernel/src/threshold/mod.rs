@@ -187,6 +187,9 @@ impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
     fn grant_slice_extension(&self, irqs: IrqsOff, _: &InKernel) -> (IrqsOff, bool) {
         (irqs, crate::rseq::grant())
     }
+    fn patch_pending(&self, _: &InKernel) {
+        crate::task::patch::change_over();
+    }
     fn signals(&self, frame: &mut Frame, cause: Cause, _: &InKernel) {
         crate::signal::deliver_pending(frame, cause, Rseq);
     }

@@ -93,9 +93,11 @@ struct limen_param {
 };
 
 /* Numbers of errors, as Linux has them. */
+#define LIMEN_ENOENT 2
 #define LIMEN_EIO 5
 #define LIMEN_ENOMEM 12
 #define LIMEN_EFAULT 14
+#define LIMEN_EBUSY 16
 #define LIMEN_EINVAL 22
 
 /* "Atomic" means: anywhere, also in interrupts and with locks held. What is not atomic may sleep. */
@@ -151,6 +153,55 @@ struct limen_timer *limen_timer_create(void (*expired)(void *data), void *data);
 void limen_timer_start(struct limen_timer *timer, unsigned long long ns);
 int limen_timer_cancel(struct limen_timer *timer);
 void limen_timer_delete(struct limen_timer *timer);
+
+/* Tracers of functions. `functions` is a word as set_ftrace_filter takes it: a name, a pattern, `*:mod:NAME`.
+ * `trace` is called whenever one of them is, with the address of its beginning, the address that it returns
+ * to, `data` and its registers; anywhere, and it must not sleep. It does not trace what it calls itself. 0,
+ * or -LIMEN_ENOENT: there is no such function; -LIMEN_EBUSY: another tracer is in its way; -LIMEN_EINVAL,
+ * -LIMEN_ENOMEM. Unregistering a tracer, or nothing (null), waits until `trace` does not run. Not atomic. */
+struct limen_tracer;
+struct limen_regs;
+int limen_tracer_register(const char *functions, unsigned int flags,
+    void (*trace)(unsigned long ip, unsigned long parent, void *data, struct limen_regs *regs), void *data,
+    struct limen_tracer **tracer);
+void limen_tracer_unregister(struct limen_tracer *tracer);
+/* It wants all registers; and it may have another function run instead, for which it gets them, too: only
+ * one tracer of a function may do that. */
+#define LIMEN_TRACER_SAVE_REGS 1u
+#define LIMEN_TRACER_IPMODIFY 2u
+
+/* For `trace`. An argument, from 0, if it is in a register; the register that has this number in DWARF, if
+ * it was saved; and another function, which runs instead of the one that was called, with its arguments. 0,
+ * or -LIMEN_EINVAL: it is not there; the tracer is none that does that. */
+int limen_regs_argument(struct limen_regs *regs, unsigned int n, unsigned long *value);
+int limen_regs_get(struct limen_regs *regs, unsigned int n, unsigned long *value);
+int limen_regs_set_ip(struct limen_regs *regs, const void *function);
+
+/* A direct call: `direct`, a function, is called whenever the function is that `function` names, before it
+ * and with those of its arguments that are in registers, behind its tracers; anywhere, and it must not sleep.
+ * What it returns is not used. Errors as above; -LIMEN_EINVAL also if several functions have the name,
+ * -LIMEN_EBUSY if one has such a call already. Modifying it leaves no call without one of both, and when it
+ * returns the former does not run. It ends by limen_tracer_unregister. */
+int limen_direct_register(const char *function, const void *direct, struct limen_tracer **tracer);
+int limen_direct_modify(struct limen_tracer *tracer, const void *direct);
+
+/* Live patching: functions that run instead of others, which take and return the same; a function of the
+ * kernel is written in Rust, so that is for who knows its source. `object` is a module that is loaded, or
+ * null: the kernel. `name` is that of available_filter_functions; if several have it `position` says which,
+ * from 1, in that order; 0: it is the only one. The last thing that `init` does is to enable the patch, of
+ * this module's name, and to return the result: 0, -LIMEN_ENOENT: there is no such function or module;
+ * -LIMEN_EBUSY: another patch comes or goes, or a tracer changes where the function goes; -LIMEN_EINVAL,
+ * -LIMEN_ENOMEM. Then each thread changes over to the new functions where it is in none of the old ones.
+ * The module is used until its patch was disabled (/sys/kernel/livepatch/NAME/enabled), so that its `exit`
+ * does nothing. With LIMEN_PATCH_REPLACE all other patches are gone when this one is there. */
+struct limen_patch_function {
+    const char *object;
+    const char *name;
+    const void *replacement;
+    unsigned long position;
+};
+#define LIMEN_PATCH_REPLACE 1u
+int limen_patch_enable(const struct limen_patch_function *functions, size_t count, unsigned int flags);
 
 /* Nanoseconds of CLOCK_MONOTONIC. Atomic. */
 unsigned long long limen_now_ns(void);

@@ -28,6 +28,19 @@ impl Entry {
         self.args.get(n).copied()
     }
 
+    /// The register that DWARF gives number `n`, if it is here.
+    pub fn register(&self, n: usize) -> Option<usize> {
+        Some(match n {
+            0..=3 => self.args[n],
+            4 => self.r4,
+            11 => self.fp,
+            13 => self.sp(),
+            14 => self.parent,
+            15 => self.next,
+            _ => return None,
+        })
+    }
+
     /// The function's stack pointer.
     pub fn sp(&self) -> usize {
         &raw const *self as usize + size_of::<Self>()
@@ -41,6 +54,38 @@ impl Entry {
     /// The function returns to `parent`.
     pub fn set_parent(&mut self, parent: usize) {
         self.parent = parent;
+    }
+}
+
+/// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
+/// below the entry on the stack; what the code in between may change are registers that say nothing at a
+/// function's beginning.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Saved {
+    /// R4 to R10.
+    rest: [usize; 7],
+    _back: usize,
+    entry: Entry,
+}
+
+impl Saved {
+    /// Where it is.
+    ///
+    /// # Safety
+    /// `trace_saved` calls the tracer.
+    pub unsafe fn of(entry: &Entry) -> &Self {
+        let at = &raw const *entry as usize - offset_of!(Self, entry);
+        // SAFETY: `trace_saved` has put it there.
+        unsafe { &*(at as *const Self) }
+    }
+
+    /// The register that DWARF gives number `n` (DWARF for the Arm Architecture, 4.1).
+    pub fn register(&self, n: usize) -> Option<usize> {
+        match n {
+            5..=10 => Some(self.rest[n - 4]),
+            _ => self.entry.register(n),
+        }
     }
 }
 
@@ -113,14 +158,13 @@ pub const PARENT: isize = -1;
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`. R4 is saved for the stack's alignment.
 //
-// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that
-// of
-// `trace_entry`.
+// `trace_each` is called as a tracer, and calls all of a list. `trace_saved` does so, too, with all registers
+// of the function on the stack (`Saved`). Neither makes a frame, so a backtrace finds that of `trace_entry`.
 global_asm!(
     r#"
 .pushsection .text, "ax"
 .balign 64
-.globl trace_entry, trace_entry_end, trace_each
+.globl trace_entry, trace_entry_end, trace_each, trace_saved
 .type trace_entry, %function
 trace_entry:
     push    {{r11, lr}}
@@ -167,6 +211,25 @@ trace_each:
     bne     1b
     pop     {{r0, r1, r4, pc}}
 .size trace_each, . - trace_each
+.balign 64
+.type trace_saved, %function
+trace_saved:
+    push    {{r4-r10, lr}}
+    ldr     r4, [r2, #4]
+    mov     r5, r0
+    mov     r6, r1
+    mov     r7, r3
+1:  ldr     r2, [r4], #4
+    mov     r0, r5
+    mov     r1, r6
+    mov     r3, r7
+    ldr     ip, [r2]
+    blx     ip
+    ldr     ip, [r4]
+    cmp     ip, #0
+    bne     1b
+    pop     {{r4-r10, pc}}
+.size trace_saved, . - trace_saved
 trace_entry_end:
 .popsection
 "#,

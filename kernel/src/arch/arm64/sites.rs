@@ -27,6 +27,19 @@ impl Entry {
         self.args.get(n).copied()
     }
 
+    /// The register that DWARF gives number `n`, if it is here.
+    pub fn register(&self, n: usize) -> Option<usize> {
+        Some(match n {
+            0..=7 => self.args[n],
+            8 => self.x8,
+            29 => self.fp,
+            30 => self.parent,
+            31 => self.sp(),
+            32 => self.next,
+            _ => return None,
+        })
+    }
+
     /// The function's stack pointer.
     pub fn sp(&self) -> usize {
         &raw const *self as usize + size_of::<Self>()
@@ -40,6 +53,38 @@ impl Entry {
     /// The function returns to `parent`.
     pub fn set_parent(&mut self, parent: usize) {
         self.parent = parent;
+    }
+}
+
+/// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
+/// below the entry on the stack; what the code in between may change are registers that say nothing at a
+/// function's beginning.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Saved {
+    /// X19 to X28.
+    rest: [usize; 10],
+    _back: [usize; 2],
+    entry: Entry,
+}
+
+impl Saved {
+    /// Where it is.
+    ///
+    /// # Safety
+    /// `trace_saved` calls the tracer.
+    pub unsafe fn of(entry: &Entry) -> &Self {
+        let at = &raw const *entry as usize - offset_of!(Self, entry);
+        // SAFETY: `trace_saved` has put it there.
+        unsafe { &*(at as *const Self) }
+    }
+
+    /// The register that DWARF gives number `n` (DWARF for the Arm 64-bit Architecture, 4.1).
+    pub fn register(&self, n: usize) -> Option<usize> {
+        match n {
+            19..=28 => Some(self.rest[n - 19]),
+            _ => self.entry.register(n),
+        }
     }
 }
 
@@ -116,14 +161,13 @@ pub const PARENT: isize = -1;
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`.
 //
-// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that
-// of
-// `trace_entry`.
+// `trace_each` is called as a tracer, and calls all of a list. `trace_saved` does so, too, with all registers
+// of the function on the stack (`Saved`). Neither makes a frame, so a backtrace finds that of `trace_entry`.
 global_asm!(
     r#"
 .pushsection .text, "ax"
 .balign 64
-.globl trace_entry, trace_entry_end, trace_each
+.globl trace_entry, trace_entry_end, trace_each, trace_saved
 .type trace_entry, %function
 trace_entry:
     sub     sp, sp, #{size}
@@ -181,10 +225,39 @@ trace_each:
     ldp     x19, x30, [sp], #32
     ret
 .size trace_each, . - trace_each
+.balign 64
+.type trace_saved, %function
+trace_saved:
+    sub     sp, sp, #{saved}
+    stp     x19, x20, [sp]
+    stp     x21, x22, [sp, #16]
+    stp     x23, x24, [sp, #32]
+    stp     x25, x26, [sp, #48]
+    stp     x27, x28, [sp, #64]
+    str     x30, [sp, #80]
+    ldr     x19, [x2, #8]
+    mov     x20, x0
+    mov     x21, x1
+    mov     x22, x3
+1:  ldr     x2, [x19], #8
+    mov     x0, x20
+    mov     x1, x21
+    mov     x3, x22
+    ldr     x9, [x2]
+    blr     x9
+    ldr     x9, [x19]
+    cbnz    x9, 1b
+    ldp     x19, x20, [sp]
+    ldp     x21, x22, [sp, #16]
+    ldr     x30, [sp, #80]
+    add     sp, sp, #{saved}
+    ret
+.size trace_saved, . - trace_saved
 trace_entry_end:
 .popsection
 "#,
     size = const size_of::<Entry>(),
+    saved = const offset_of!(Saved, entry),
     preempt_count = const offset_of!(ThreadInfo, preempt_count),
     work = const offset_of!(ThreadInfo, work) + WorkWords::FLAGS,
     need_resched = const ThreadFlags::NEED_RESCHED.bits().trailing_zeros(),

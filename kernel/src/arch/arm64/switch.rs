@@ -136,6 +136,11 @@ impl Reset for FpState {
 }
 
 impl Context {
+    /// The stack pointer with which it goes on.
+    pub fn sp(&self) -> usize {
+        self.sp
+    }
+
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {

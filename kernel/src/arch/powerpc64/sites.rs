@@ -33,6 +33,16 @@ impl Entry {
         self.args.get(n).copied()
     }
 
+    /// The register that DWARF gives number `n`, if it is here.
+    pub fn register(&self, n: usize) -> Option<usize> {
+        Some(match n {
+            1 => self.sp(),
+            3..=10 => self.args[n - 3],
+            65 => self.parent,
+            _ => return None,
+        })
+    }
+
     /// The function's stack pointer.
     pub fn sp(&self) -> usize {
         &raw const *self as usize - LEAST + FRAME
@@ -46,6 +56,47 @@ impl Entry {
     /// The function returns to `parent`.
     pub fn set_parent(&mut self, parent: usize) {
         self.parent = parent;
+    }
+}
+
+/// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
+/// below the entry on the stack; what the code in between may change are registers that say nothing at a
+/// function's beginning.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Saved {
+    /// r14 to r31.
+    rest: [usize; 18],
+    toc: usize,
+    cr: usize,
+    /// The header of the frame in which the entry lies.
+    _header: [usize; LEAST / 8],
+    entry: Entry,
+}
+
+/// Bytes of the stack frame in which the rest is.
+const SAVED_FRAME: usize = LEAST + offset_of!(Saved, _header);
+const _: () = assert!(SAVED_FRAME.is_multiple_of(16));
+
+impl Saved {
+    /// Where it is.
+    ///
+    /// # Safety
+    /// `trace_saved` calls the tracer.
+    pub unsafe fn of(entry: &Entry) -> &Self {
+        let at = &raw const *entry as usize - offset_of!(Self, entry);
+        // SAFETY: `trace_saved` has put it there.
+        unsafe { &*(at as *const Self) }
+    }
+
+    /// The register that DWARF gives number `n` (OpenPOWER ELF V2 ABI, 2.4).
+    pub fn register(&self, n: usize) -> Option<usize> {
+        Some(match n {
+            2 => self.toc,
+            14..=31 => self.rest[n - 14],
+            64 => self.cr,
+            _ => return self.entry.register(n),
+        })
     }
 }
 
@@ -132,7 +183,8 @@ pub const PARENT: isize = -(((FRAME - LEAST - offset_of!(Entry, parent)) / size_
 // of them (`ftrace/site.rs`). The tracer is called with the site, the function's return address, itself and
 // the `Entry`. LR is also where the function itself will save it: for backtraces.
 //
-// `trace_each` is called as a tracer, and calls all of a list.
+// `trace_each` is called as a tracer, and calls all of a list. `trace_saved` does so, too, with all registers
+// of the function on the stack (`Saved`).
 global_asm!(
     r#"
 .pushsection .text, "ax"
@@ -241,10 +293,85 @@ trace_each:
     mtlr    0
     blr
 .size trace_each, . - trace_each
+.balign 64
+.globl trace_saved
+.type trace_saved, %function
+trace_saved:
+    mflr    0
+    std     0, 16(1)
+    stdu    1, -{saved}(1)
+    .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    std     \n, {rest} + 8 * (\n - 14)(1)
+    .endr
+    std     2, {rest} + 8 * 18(1)
+    mfcr    0
+    std     0, {rest} + 8 * 19(1)
+    ld      31, 8(5)
+    mr      30, 3
+    mr      29, 4
+    mr      28, 6
+4:  ld      5, 0(31)
+    addi    31, 31, 8
+    mr      3, 30
+    mr      4, 29
+    mr      6, 28
+    ld      12, 0(5)
+    mtctr   12
+    bctrl
+    ld      12, 0(31)
+    cmpdi   12, 0
+    bne     4b
+    ld      12, {next} - {args}(28)
+    addi    11, 30, 8
+    cmpd    12, 11
+    ld      2, {rest} + 8 * 18(1)
+    .irp n, 28, 29, 30, 31
+    ld      \n, {rest} + 8 * (\n - 14)(1)
+    .endr
+    addi    1, 1, {saved}
+    bne     5f
+    ld      0, 16(1)
+    mtlr    0
+    blr
+// Another function runs, with a table of contents of its own perhaps; who called this one expects the old one
+// in r2. So that function is called, in a frame with a copy of the arguments that are not in registers; what
+// `trace_entry` would have done is done here.
+5:  TRACE_BACK
+    beq     6f
+    std     2, 24(1)
+    ld      2, {toc}(13)
+    bl      {resched}
+    nop
+    ld      2, 24(1)
+6:  ld      12, {next}(1)
+    ld      0, {parent}(1)
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7
+    ld      3 + \n, {args} + 8 * \n(1)
+    .endr
+    addi    1, 1, {frame}
+    std     0, 16(1)
+    stdu    1, -{instead}(1)
+    std     2, 24(1)
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    ld      0, {instead} + {least} + 8 * (8 + \n)(1)
+    std     0, {least} + 8 * (8 + \n)(1)
+    .endr
+    mtctr   12
+    bctrl
+    ld      2, 24(1)
+    addi    1, 1, {instead}
+    ld      0, 16(1)
+    mtlr    0
+    blr
+.size trace_saved, . - trace_saved
 .popsection
 "#,
     frame = const FRAME,
     each = const LEAST + 32,
+    saved = const SAVED_FRAME,
+    least = const LEAST,
+    instead = const LEAST + 8 * (8 + 16),
+    rest = const LEAST,
     args = const LEAST + offset_of!(Entry, args),
     parent = const LEAST + offset_of!(Entry, parent),
     next = const LEAST + offset_of!(Entry, next),

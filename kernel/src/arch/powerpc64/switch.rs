@@ -148,6 +148,11 @@ impl Registers for FpState {
 }
 
 impl Context {
+    /// The stack pointer with which it goes on.
+    pub fn sp(&self) -> usize {
+        self.sp
+    }
+
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {

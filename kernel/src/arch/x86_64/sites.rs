@@ -38,6 +38,23 @@ impl Entry {
         self.args.iter().rev().nth(n).copied()
     }
 
+    /// The register that DWARF gives number `n`, if it is here.
+    pub fn register(&self, n: usize) -> Option<usize> {
+        Some(match n {
+            0 => self.rax,
+            1 => self.args[3],
+            2 => self.args[2],
+            4 => self.args[4],
+            5 => self.args[5],
+            6 => self.rbp,
+            7 => self.sp(),
+            8 => self.args[1],
+            9 => self.args[0],
+            16 => self.next,
+            _ => return None,
+        })
+    }
+
     /// The function's stack pointer: where its return address lies.
     pub fn sp(&self) -> usize {
         &raw const self.parent as usize
@@ -51,6 +68,44 @@ impl Entry {
     /// The function returns to `parent`.
     pub fn set_parent(&mut self, parent: usize) {
         self.parent = parent;
+    }
+}
+
+/// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
+/// below the entry on the stack; what the code in between may change are registers that say nothing at a
+/// function's beginning.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Saved {
+    _pad: usize,
+    rflags: usize,
+    /// R15 to R12, RBX, R11, R10.
+    rest: [usize; 7],
+    _back: usize,
+    entry: Entry,
+}
+
+impl Saved {
+    /// Where it is.
+    ///
+    /// # Safety
+    /// `trace_saved` calls the tracer.
+    pub unsafe fn of(entry: &Entry) -> &Self {
+        let at = &raw const *entry as usize - offset_of!(Self, entry);
+        // SAFETY: `trace_saved` has put it there.
+        unsafe { &*(at as *const Self) }
+    }
+
+    /// The register that DWARF gives number `n` (System V ABI, AMD64 supplement, 3.36).
+    pub fn register(&self, n: usize) -> Option<usize> {
+        Some(match n {
+            3 => self.rest[4],
+            10 => self.rest[6],
+            11 => self.rest[5],
+            12..=15 => self.rest[15 - n],
+            49 => self.rflags,
+            _ => return self.entry.register(n),
+        })
     }
 }
 
@@ -151,14 +206,13 @@ pub const PARENT: isize = 2;
 // owner can wait for all of them (`trace/site.rs`). The tracer is called with the site, the function's return
 // address, itself and the `Entry`.
 //
-// `trace_each` is called as a tracer, and calls all of a list. It makes no frame, so a backtrace finds that
-// of
-// `trace_entry`.
+// `trace_each` is called as a tracer, and calls all of a list. `trace_saved` does so, too, with all registers
+// of the function on the stack (`Saved`). Neither makes a frame, so a backtrace finds that of `trace_entry`.
 global_asm!(
     r#"
 .pushsection .text, "ax"
 .balign 64
-.globl trace_entry, trace_entry_end, trace_each
+.globl trace_entry, trace_entry_end, trace_each, trace_saved
 .type trace_entry, @function
 trace_entry:
     push rbp
@@ -216,6 +270,40 @@ trace_each:
     pop rbx
     ret
 .size trace_each, . - trace_each
+.balign 64
+.type trace_saved, @function
+trace_saved:
+    push r10
+    push r11
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    pushfq
+    push rax
+    mov rbx, [rdx + 8]
+    mov r12, rdi
+    mov r13, rsi
+    mov r14, rcx
+1:  mov rdx, [rbx]
+    add rbx, 8
+    mov rdi, r12
+    mov rsi, r13
+    mov rcx, r14
+    call [rdx]
+    cmp qword ptr [rbx], 0
+    jne 1b
+    add rsp, 16
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop r11
+    pop r10
+    ret
+.size trace_saved, . - trace_saved
 trace_entry_end:
 .popsection
 "#,

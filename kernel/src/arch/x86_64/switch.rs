@@ -217,6 +217,11 @@ fn set_gs_base(base: usize) {
 }
 
 impl Context {
+    /// The stack pointer with which it goes on.
+    pub fn sp(&self) -> usize {
+        self.sp
+    }
+
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {

@@ -223,6 +223,9 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("oom_score", FileType::Regular, |s| text(s, status::oom_score)),
     ("oom_score_adj", FileType::Regular, oom_score_adj),
     ("pagemap", FileType::Regular, super::pagemap::node),
+    ("patch_state", FileType::Regular, |s| {
+        attached(s, status::patch_state)
+    }),
     ("personality", FileType::Regular, |s| {
         attached(s, status::personality)
     }),

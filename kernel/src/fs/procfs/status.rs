@@ -474,6 +474,12 @@ pub fn stack(_: &Subject, _: &mut Text) -> Result<(), Errno> {
     }
 }
 
+/// `patch_state`: whether the thread calls the functions of a live patch that comes or goes; -1: none does.
+pub fn patch_state(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let _ = writeln!(out, "{}", crate::task::patch::state(&*subject.living()?));
+    Ok(())
+}
+
 /// `syscall`: in which system call the thread waits, its arguments, its stack and its next instruction.
 pub fn syscall(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let task = subject.living()?;

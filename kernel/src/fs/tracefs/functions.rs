@@ -13,9 +13,10 @@ use crate::ftrace::threads::List;
 use crate::ftrace::{modules, names, site, stack_tracer};
 use crate::mm::reserve::handling;
 use crate::sync::Mutex;
+use crate::trace::symbols::Symbol;
 use crate::tracing::{Instance, Use};
 use alloc::sync::Arc;
-use core::fmt::Write;
+use core::fmt::{Display, Write};
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::{Errno, SysResult, raw::general as abi};
 use limen_trace_sites::command::{self, Command, File as Kind};
@@ -121,12 +122,13 @@ fn show_available(out: &mut Text, addresses: bool) -> Result<(), Errno> {
 
 fn write_traced(names: &impl Names, site: Site, flags: Flags, out: &mut Text) {
     if let Some(name) = names.name(site) {
+        let direct = flags.direct.map(Symbol);
         let line = Enabled {
             name,
             flags,
             trampoline: None,
             ops: None,
-            direct: None,
+            direct: direct.as_ref().map(|direct| direct as &dyn Display),
         };
         let _ = write!(out, "{line}");
     }

@@ -7,7 +7,9 @@
 
 mod files;
 mod memory;
+mod patches;
 mod timers;
+mod tracers;
 
 use super::list::Module;
 use super::params;
@@ -34,6 +36,8 @@ unsafe extern "C" {
 }
 
 static EXPORTS: &[(&str, Helper)] = exports!(
+    limen_direct_modify = tracers::modify,
+    limen_direct_register = tracers::direct,
     limen_free_pages = memory::free_pages,
     limen_kfree = memory::kfree,
     limen_kmalloc = memory::kmalloc,
@@ -42,9 +46,13 @@ static EXPORTS: &[(&str, Helper)] = exports!(
     limen_now_ns = now_ns,
     limen_param_lock = params::lock,
     limen_param_unlock = params::unlock,
+    limen_patch_enable = patches::enable,
     limen_probe_write = memory::probe_write,
     limen_proc_create = files::create,
     limen_proc_remove = files::remove,
+    limen_regs_argument = tracers::argument,
+    limen_regs_get = tracers::register,
+    limen_regs_set_ip = tracers::set_ip,
     limen_set_memory_nx = memory::set_nx,
     limen_set_memory_ro = memory::set_ro,
     limen_set_memory_rw = memory::set_rw,
@@ -56,6 +64,8 @@ static EXPORTS: &[(&str, Helper)] = exports!(
     limen_timer_delete = timers::delete,
     limen_timer_start = timers::start,
     limen_total_pages = memory::total_pages,
+    limen_tracer_register = tracers::create,
+    limen_tracer_unregister = tracers::unregister,
     limen_vfree = memory::vfree,
     limen_vmalloc = memory::vmalloc,
     memcmp = memcmp,
@@ -74,6 +84,8 @@ pub fn find(name: &[u8]) -> Option<usize> {
 /// Takes from a module that nobody uses any more what it has not given back. The list still has it, so that
 /// what its functions make until the last of them has returned is its own. May sleep.
 pub fn clean(module: &Arc<Module>) {
+    patches::clean(module);
+    tracers::clean(module);
     // Whoever reads its files may use its timers.
     files::clean(module);
     timers::clean(module);

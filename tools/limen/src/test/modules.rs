@@ -1,5 +1,6 @@
 //! Modules of the kernel: builds those of `programs/modules`, and runs `programs/abi/modules.c`, which loads
-//! them; one of them maps most of the memory. `programs/abi/module_traces.c` traces their functions. By name,
+//! them; one of them maps most of the memory. `programs/abi/module_traces.c` traces their functions, and
+//! `programs/abi/module_patches.c` has them replace functions of the kernel and of each other. By name,
 //! `programs/abi/loads.c` loads them a thousand times under load.
 
 use anyhow::{Result, bail};
@@ -26,7 +27,7 @@ fn run(
     (cpus, seconds): (u32, u32),
     options: &[&str],
 ) -> Result<Verdict> {
-    let tells = if program == "module_traces" {
+    let tells = if program.starts_with("module_") {
         ""
     } else {
         " && dmesg | grep vmap80:"
@@ -68,7 +69,13 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         run(context, arch, "modules", (2, 600), &[])
     });
     let traced = Step::on(arch, "module-traces", move |context| {
-        run(context, arch, "module_traces", (2, 600), &[])
+        match run(context, arch, "module_traces", (2, 600), &[])? {
+            Verdict::Passed(first) => match run(context, arch, "module_patches", (2, 600), &[])? {
+                Verdict::Passed(second) => Ok(Verdict::Passed(format!("{first}; {second}"))),
+                other => Ok(other),
+            },
+            other => Ok(other),
+        }
     });
     let validated = flavour::LOCKDEP.on(arch, "lockdep-modules", move |context| {
         run(context, arch, "modules", (2, 600), &flavour::LOCKDEP.options())

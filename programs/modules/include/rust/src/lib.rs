@@ -14,10 +14,12 @@ mod alloc;
 mod proc;
 pub mod sys;
 mod timer;
+mod tracer;
 
 pub use alloc::Pages;
 pub use proc::{Proc, Text};
 pub use timer::Timer;
+pub use tracer::{Direct, Patched, Registers, Tracer, patch};
 
 use core::fmt::{self, Write};
 

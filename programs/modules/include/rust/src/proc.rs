@@ -7,6 +7,16 @@ use core::fmt::{self, Write};
 /// The text of a file that is read.
 pub struct Text(*mut sys::Opaque);
 
+impl Text {
+    /// The text with this handle.
+    ///
+    /// # Safety
+    /// It is one of a file that is read, and of nobody else's, until the call returns that gave it.
+    pub unsafe fn from_handle(handle: *mut sys::Opaque) -> Self {
+        Self(handle)
+    }
+}
+
 impl Write for Text {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         // SAFETY: the kernel gave the handle for this call of `show`.

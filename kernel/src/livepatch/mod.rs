@@ -1,0 +1,15 @@
+//! Live patching (`docs/livepatch.md`): modules replace functions of the running kernel and of other modules.
+//!
+//! * [`patch`]: patches, and how one comes and goes: the transition, in which each thread changes over when
+//!   it is in none of the functions (`task::patch`; what a function does is `ftrace::patch`'s);
+//! * [`files`]: `/sys/kernel/livepatch`.
+//!
+//! Modules enable patches (`module::interface`).
+
+#![forbid(unsafe_code)]
+
+mod files;
+mod patch;
+
+pub use files::init;
+pub use patch::{Held, Wanted, abandon, enable};

@@ -1,0 +1,2 @@
+#define NAME "patch_a"
+#include "patch.h"

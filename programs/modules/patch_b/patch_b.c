@@ -1,0 +1,2 @@
+#define NAME "patch_b"
+#include "../patch_a/patch.h"
