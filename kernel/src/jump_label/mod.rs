@@ -36,6 +36,11 @@ pub fn disable(key: usize) {
     let _ = turn(key, false);
 }
 
+/// Whether a key is on. May sleep.
+pub fn is_turned_on(key: usize) -> bool {
+    ON.lock().get(key) == Some(&true)
+}
+
 fn turn(key: usize, on: bool) -> Result<(), Errno> {
     let mut keys = ON.lock();
     let state = keys.get_mut(key).ok_or(Errno::EINVAL)?;
