@@ -16,7 +16,7 @@ pub const TESTS: &[crate::selftest::Test] = &[
 ];
 
 /// How often each thread turns the option.
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 16;
 
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 static WAIT: WaitQueue = WaitQueue::new();
