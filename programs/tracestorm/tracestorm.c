@@ -1,11 +1,11 @@
 /*
  * Changes what is traced, at random, while other programs run: filters, tracers, actions, events, profiles,
  * instances, and modules that come and go. Meanwhile some threads call one function of the kernel, each as
- * often as it counts itself; an instance for each traces that function for that thread, and must have seen
- * exactly as many calls.
+ * often as it counts itself; an instance for each traces that function for that thread, and must have
+ * seen exactly as many calls.
  *   tracestorm CHANGES SEED MODULE
- * MODULE is a module's file, or - for none. The exit status is 0 if all counts are right and nothing is traced
- * in the end. Called by tools/limen/src/test/trace_storm.rs.
+ * MODULE is a module's file, or - for none. The exit status is 0 if all counts are right and nothing is
+ * traced in the end. Called by tools/limen/src/test/trace_storm.rs.
  */
 #define _GNU_SOURCE
 #include <errno.h>

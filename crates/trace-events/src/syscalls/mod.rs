@@ -275,8 +275,9 @@ impl fmt::Display for Print {
     }
 }
 
-/// Makes of what was at the place of a string what its record has: `from` is what could be read of it, at most
-/// [`STRING`] bytes, up to which it may not end. Bytes that are no ASCII text become dots. Returns the length.
+/// Makes of what was at the place of a string what its record has: the first `read` bytes of `from` are what
+/// could be read there, which may go on behind it. Bytes that are no ASCII text become dots. Returns the
+/// length.
 pub fn clean_string(from: &mut [u8; STRING], read: usize) -> usize {
     let read = read.min(STRING);
     let Some(len) = from[..read].iter().position(|byte| *byte == 0) else {

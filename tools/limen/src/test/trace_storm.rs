@@ -15,7 +15,7 @@ const CHANGES: u32 = 10_000;
 /// steps.
 const SCRIPT: &str = "\
     mkdir -p /tmp/h && chmod 777 /tmp/h
-    (n=0; while [ ! -e /tmp/over ]; do n=$((n + 1)); cd /tmp/h; /hostile 5000 1000 $n; done) > /dev/null 2>&1 &
+    (cd /tmp/h; while [ ! -e /tmp/over ]; do /hostile 5000 1000 $((n = n + 1)); done) > /dev/null 2>&1 &
     (while [ ! -e /tmp/over ]; do sh /cases/run; done) > /dev/null 2>&1 &
     (while [ ! -e /tmp/over ]; do
         /usr/bin/stress-ng --fork 1 --pipe 1 --futex 1 --mmap 1 --mmap-bytes 8M --timeout 10

@@ -97,7 +97,7 @@ fn formats(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
     Ok(instants)
 }
 
-/// What `--trace-syscalls` shows of `programs/calls`, between its first call and its last: the same everywhere.
+/// What `--trace-syscalls` shows of `programs/calls`, from its first call to its last: the same everywhere.
 fn calls(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
     let program = agent::program(arch, "calls")?.display().to_string();
     let guest = || {
