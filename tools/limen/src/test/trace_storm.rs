@@ -50,7 +50,7 @@ fn storm(context: &Context, arch: Arch) -> Result<Verdict> {
     }
     let script = SCRIPT.replace("CHANGES", &CHANGES.to_string());
     let guest = modules::with_modules(guest, arch)?;
-    let ran = guest.program(&["/.limen/bin/sh", "-c", &script]).run()?;
+    let ran = guest.program(&["sh", "-c", &script]).run()?;
     let text = ran.text();
     if ran.status != 0 || !text.contains("\nstatus 0\n") || !text.ends_with("all over\n") {
         bail!("status {}\n{}", ran.status, ran.everything());

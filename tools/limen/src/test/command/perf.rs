@@ -32,7 +32,7 @@ pub(super) fn ftrace(context: &Context, arch: Arch) -> Result<Verdict> {
         .timeout(400)
         .option("--mem=768M")
         .option(format!("--root={}", root.display()))
-        .program(&["/.limen/bin/sh", "-c", SCRIPT])
+        .program(&["sh", "-c", SCRIPT])
         .run_well()?;
     ran.clean_log()?;
     let text = ran.text();
