@@ -59,7 +59,7 @@ void send_message(int control, const char *word, const uint64_t *numbers, int co
 long trace_prepare(void);
 void trace_switch(int on);
 long trace_set(char *const *settings, int64_t *number);
-void trace_send(int control, char *buffer);
+void trace_send(int control, char *const *settings, char *buffer);
 void trace_refused(int control, char *const *settings, uint64_t number, uint64_t error, char *buffer);
 
 #endif

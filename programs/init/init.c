@@ -154,7 +154,8 @@ static void read_description(void) {
         else if ((v = value_of(p, "module"))) load_module(v);
         else if ((v = value_of(p, "terminal"))) run.terminal = (char *)v;
         else if ((v = value_of(p, "ttyfds"))) run.tty_fds = parse_number(v);
-        else if ((value_of(p, "trace") || value_of(p, "trace-try") || value_of(p, "trace-names")) &&
+        else if ((value_of(p, "trace") || value_of(p, "trace-try") || value_of(p, "trace-names") ||
+                  value_of(p, "trace-raw")) &&
                  settings < MAX_TRACE)
             run.trace[settings++] = p;
         else if ((v = value_of(p, "rows"))) run.rows = parse_number(v);
@@ -333,7 +334,7 @@ __attribute__((used)) void agent_main(void) {
         if (terminal >= 0)
             sys_ioctl(terminal, TCSBRK, (void *)1); /* wait until the terminal's output is out */
         sys_fcntl(control, F_SETFL, 0);
-        trace_send(control, in_buffer);
+        trace_send(control, run.trace, in_buffer);
         if (status != 0) tell_missing(control);
         send_message(control, "exit", numbers, 3);
         wait_until_taken(control);

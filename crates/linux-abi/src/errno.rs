@@ -79,6 +79,12 @@ macro_rules! errnos {
                 $(if self.0.get() == Self::$name.0.get() { return stringify!($name); })*
                 "E?"
             }
+
+            /// What it means, in a few words; none for a number that is not listed here.
+            pub const fn text(self) -> &'static str {
+                $(if self.0.get() == Self::$name.0.get() { return $text; })*
+                ""
+            }
         }
     };
 }

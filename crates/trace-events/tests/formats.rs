@@ -79,22 +79,24 @@ fn system_calls_have_linux_s_formats() {
          \tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
          \tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;\n\
          \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
-         \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;"
+         \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n\
+         \tfield:__data_loc char[] __filename_val;\toffset:48;\tsize:4;\tsigned:0;"
     );
     assert!(format.starts_with("name: sys_enter_openat\nID: 700\n"));
     assert!(format.ends_with(
-        "print fmt: \"dfd: 0x%08lx, filename: 0x%08lx, flags: 0x%08lx, mode: 0x%08lx\", \
-         ((unsigned long)(REC->dfd)), ((unsigned long)(REC->filename)), ((unsigned long)(REC->flags)), \
-         ((unsigned long)(REC->mode))\n"
+        "print fmt: \"dfd: 0x%08lx, filename: 0x%08lx \\\"%s\\\", flags: 0x%08lx, mode: 0x%08lx\", \
+         ((unsigned long)(REC->dfd)), ((unsigned long)(REC->filename)), __get_str(__filename_val), \
+         ((unsigned long)(REC->flags)), ((unsigned long)(REC->mode))\n"
     ));
     let mut record = [0; syscalls::MAX_RECORD];
-    let len = syscalls::encode_enter(&COMMON, 257, &[usize::MAX - 99, 0x1000, 0x80000, 0], &mut record);
-    assert_eq!(len, 48);
+    let arguments = [usize::MAX - 99, 0x1000, 0x80000, 0, 7, 7];
+    let len = syscalls::encode_enter(&COMMON, 257, &call, &arguments, &[b"/etc"], &mut record);
+    assert_eq!(len, 48 + 4 + 5);
     let mut shown = String::new();
     call.print(End::Enter, &record[..len], &mut shown).unwrap();
     assert_eq!(
         shown,
-        "sys_openat(dfd: ffffffffffffff9c, filename: 1000, flags: 80000, mode: 0)"
+        "sys_openat(dfd: ffffffffffffff9c, filename: 1000 \"/etc\", flags: 80000, mode: 0)"
     );
     let len = syscalls::encode_exit(&COMMON, 257, -2, &mut record);
     assert_eq!(len, 24);
@@ -103,6 +105,49 @@ fn system_calls_have_linux_s_formats() {
     assert_eq!(shown, "sys_openat -> 0xfffffffffffffffe");
     assert_eq!(Call::of("uname").name, "newuname");
     assert_eq!(Call::of("no such call").count(), 0);
+}
+
+/// What records have of strings, and that a call with most of everything fits.
+#[test]
+fn strings_of_calls() {
+    let cases: [(&[u8], &str); 4] = [
+        (b"/a b\0rest", "/a b"),
+        (b"\xc3\xa4\n\0", "..."),
+        (b"no end", "(fault)"),
+        (&[b'x'; 63], &("x".repeat(60) + "...")),
+    ];
+    for (bytes, shown) in cases {
+        let mut room = [0xff; syscalls::STRING];
+        room[..bytes.len()].copy_from_slice(bytes);
+        let len = syscalls::clean_string(&mut room, bytes.len());
+        assert_eq!(std::str::from_utf8(&room[..len]), Ok(shown));
+    }
+    let mut record = [0; syscalls::MAX_RECORD];
+    let mut most = 0;
+    for abi in [limen_linux_abi::sysno::X86_64, limen_linux_abi::sysno::ARM_EABI] {
+        for name in (0..abi.limit).filter_map(abi.name_of) {
+            let call = Call::of(name);
+            let strings = [&[b'x'; syscalls::STRING][..]; syscalls::MOST_STRINGS];
+            let len = syscalls::encode_enter(&COMMON, 1, &call, &[0; 6], &strings, &mut record);
+            assert!(len <= syscalls::MAX_RECORD && call.strings().count() <= strings.len());
+            most = most.max(call.strings().count());
+            let fields = call.fields(End::Enter);
+            let text = fields
+                .iter()
+                .skip(1 + call.count())
+                .map(|field| field.text(&record[..len]));
+            assert!(text.into_iter().all(|text| text == Some(strings[0])), "{name}");
+        }
+    }
+    assert_eq!(most, 3);
+    assert_eq!(
+        Call::named("newfstat").map(|call| call.number_name()),
+        Some("fstat")
+    );
+    assert_eq!(
+        Call::named("select").map(|call| call.number_name()),
+        Some("select")
+    );
 }
 
 /// Of all calls of all ABIs, those are missing that no kernel does any more.

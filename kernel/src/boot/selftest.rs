@@ -22,6 +22,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("ftrace", crate::ftrace::selftest_probes::TESTS),
     ("function_graph", crate::ftrace::graph::selftest::TESTS),
     ("tracing", crate::tracing::selftest::TESTS),
+    ("tracing", crate::tracing::event::selftest::TESTS),
 ];
 
 /// Whether the command line asks for the self-tests.

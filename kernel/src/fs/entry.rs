@@ -36,7 +36,7 @@ fn show_enable(out: &mut Text) -> Result<(), Errno> {
     let _ = writeln!(
         out,
         "{}",
-        u8::from(jump_label::is_enabled(crossings::KEY as usize))
+        u8::from(jump_label::is_turned_on(crossings::KEY as usize))
     );
     Ok(())
 }
@@ -76,12 +76,12 @@ pub(super) fn counts_exactly() -> Result<(), &'static str> {
             (0..TIMES).for_each(|_| crossings::count::<{ Crossing::Restart as usize }>());
         });
     };
-    let was = jump_label::is_enabled(key);
+    let was = jump_label::is_turned_on(key);
     jump_label::disable(key);
     let before = sum(Crossing::Restart);
     count();
-    check!(sum(Crossing::Restart) == before && !jump_label::is_enabled(key));
-    check!(jump_label::enable(key).is_ok() && jump_label::is_enabled(key));
+    check!(sum(Crossing::Restart) == before && !jump_label::is_turned_on(key));
+    check!(jump_label::enable(key).is_ok() && jump_label::is_turned_on(key));
     let (windows, faults) = (sum(Crossing::Window), sum(Crossing::KernelFault));
     count();
     check!(sum(Crossing::Restart) == before + TIMES * sched::online().iter().count() as u64);

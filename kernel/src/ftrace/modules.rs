@@ -50,7 +50,7 @@ fn each_instance(mut f: impl FnMut(&Arc<Instance>) -> Result<(), Errno>) -> Resu
     if let Some(top) = tracing::made() {
         f(top)?;
     }
-    tracing::all().iter().try_for_each(f)
+    tracing::all().try_for_each(|instance| f(&instance))
 }
 
 /// Its functions, by address, can be traced from now on, and are, if a filter says so: those that stay, and

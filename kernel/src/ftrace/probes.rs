@@ -130,19 +130,26 @@ impl Probe {
         }
     }
 
-    /// It is to be done for `sites` from now on, `count` times for those that are not in `known`. What others
-    /// have left stays so. `ENOMEM`: nothing has changed.
-    fn count(&self, known: &SiteSet, sites: &SiteSet, count: usize) -> Result<(), Errno> {
-        let Some(slot) = &self.left else { return Ok(()) };
+    /// What is left when it is to be done `count` times for each of `sites`. `ENOMEM`.
+    fn count(&self, sites: &SiteSet, count: usize) -> Result<Option<Shared<Left>>, Errno> {
+        if self.left.is_none() {
+            return Ok(None);
+        }
         let mut new = Vec::new();
         room_exact(&mut new, sites.len())?;
         let addresses = sites.iter().filter_map(|site| site::address(site.0 as usize));
         new.extend(addresses.map(|address| (address, AtomicUsize::new(count))));
         new.sort_unstable_by_key(|row| row.0);
-        let new = Shared::try_new(Left(new)).ok_or(Errno::ENOMEM)?;
+        Shared::try_new(Left(new)).ok_or(Errno::ENOMEM).map(Some)
+    }
+
+    /// This is what is left from now on, but for the sites of `known`: they have what they had before.
+    fn leave(&self, known: &SiteSet, new: Option<Shared<Left>>) {
+        let (Some(slot), Some(new)) = (&self.left, new) else {
+            return;
+        };
         if let Some(old) = slot.get(&rcu::read()) {
-            let known = sites.iter().filter(|site| known.contains(*site));
-            for address in known.filter_map(|site| site::address(site.0 as usize)) {
+            for address in known.iter().filter_map(|site| site::address(site.0 as usize)) {
                 // Whoever still finds the old count finds nothing left.
                 if let (Some(old), Some(left)) = (old.of(address), new.of(address)) {
                     left.store(old.swap(0, Relaxed), Relaxed);
@@ -150,7 +157,6 @@ impl Probe {
             }
         }
         drop(slot.replace(Some(new)));
-        Ok(())
     }
 }
 
@@ -211,7 +217,8 @@ impl Placed {
         let Data::Probe(new) = &target.data else {
             return Err(Errno::EINVAL);
         };
-        let begun = new.count(&SiteSet::new(), &sites, probe.count).and_then(|()| {
+        let begun = new.count(&sites, probe.count).and_then(|left| {
+            new.leave(&SiteSet::new(), left);
             let set = handling(|| sites.try_clone()).map_err(errno)?;
             ops::add(target.clone(), Effective::Only(set))
         });
@@ -232,10 +239,12 @@ impl Placed {
     /// Its functions are these from now on. On an error they are those of before.
     fn set(&mut self, sites: SiteSet, count: usize) -> Result<(), Errno> {
         let set = handling(|| sites.try_clone()).map_err(errno)?;
-        if let Some(probe) = self.probe() {
-            probe.count(&self.sites, &sites, count)?;
-        }
+        let left = self.probe().map(|probe| probe.count(&sites, count));
+        let left = left.transpose()?.flatten();
         ops::change(&self.registered, Effective::Only(set))?;
+        if let Some(probe) = self.probe() {
+            probe.leave(&self.sites, left);
+        }
         self.sites = sites;
         Ok(())
     }

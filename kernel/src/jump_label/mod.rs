@@ -40,8 +40,8 @@ pub fn disable(key: usize) {
 }
 
 /// Whether a key is on. May sleep.
-pub fn is_enabled(key: usize) -> bool {
-    ON.lock().get(key).is_some_and(|on| *on)
+pub fn is_turned_on(key: usize) -> bool {
+    ON.lock().get(key) == Some(&true)
 }
 
 fn turn(key: usize, on: bool) -> Result<(), Errno> {

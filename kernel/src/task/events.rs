@@ -5,7 +5,8 @@ use crate::sched::policy::kernel_priority;
 use crate::sync::Once;
 use crate::trace::point;
 use crate::tracepoint;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::fence;
 use limen_entry::SyscallWork;
 use limen_trace_events::Str;
 
@@ -37,6 +38,7 @@ fn oom_score_adj(task: &Task) -> i16 {
 /// it, or it sees that.
 #[inline(always)]
 pub(in crate::task) fn may_trace_calls(task: &Task) {
+    fence(SeqCst);
     if point::traces_calls() {
         task.info.work.set_syscall_work(SyscallWork::TRACEPOINT);
         if !point::traces_calls() {

@@ -1,7 +1,7 @@
 //! Trace points: the places from which events are recorded. One that is off costs one instruction that does
 //! nothing, and becomes a jump when somebody wants the event (`jump_label`).
 
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 /// Whether system calls are traced: every thread has `SyscallWork::TRACEPOINT` then.
 static CALLS: AtomicBool = AtomicBool::new(false);
@@ -15,6 +15,8 @@ pub fn traces_calls() -> bool {
 /// From now on new threads trace their system calls, or do not.
 pub fn trace_calls(on: bool) {
     CALLS.store(on, Relaxed);
+    // The caller looks for threads next: one that it does not find yet will see this.
+    fence(SeqCst);
 }
 
 /// Runs `f` out of the way of the code that called it.

@@ -277,22 +277,23 @@ impl Instance {
         if !self.is_top() && Options::TOP_ONLY.contains(option) {
             return Err(Errno::EINVAL);
         }
-        let before = if on {
-            self.options.fetch_or(option.bits(), Relaxed)
-        } else {
-            self.options.fetch_and(!option.bits(), Relaxed)
+        let turn = || {
+            let before = if on {
+                self.options.fetch_or(option.bits(), Relaxed)
+            } else {
+                self.options.fetch_and(!option.bits(), Relaxed)
+            };
+            Options::from_bits_retain(before).contains(option)
         };
-        let was_on = Options::from_bits_retain(before).contains(option);
+        if option == Options::EVENT_FORK {
+            return super::event::pids::follow_forks(on, turn);
+        }
+        let was_on = turn();
         if option == Options::COPY_MARKER && was_on != on {
             marker::copies(on);
         }
         if option == Options::FUNCTION_FORK && was_on != on {
             super::registry::function_forks(on);
-        }
-        if option == Options::EVENT_FORK && was_on != on {
-            super::event::pids::follow_forks(on).inspect_err(|_| {
-                self.options.fetch_and(!option.bits(), Relaxed);
-            })?;
         }
         if option == Options::OVERWRITE {
             self.main.set_overwrite(on);

@@ -13,6 +13,7 @@ use limen_linux_abi::Errno;
 use limen_trace_text::{Options, options};
 
 static TOP: Once<Arc<Instance>> = Once::new();
+/// By their numbers.
 static OTHERS: Mutex<Vec<Arc<Instance>>> = Mutex::new(Vec::new());
 
 /// The top instance, if something was to be traced since boot.
@@ -60,20 +61,28 @@ pub(super) fn function_forks(begins: bool) {
 
 /// Calls `f` with each instance that has the option `function-fork`. May sleep.
 #[inline]
-pub fn each_function_fork(f: impl FnMut(&Arc<Instance>)) {
+pub fn each_function_fork(mut f: impl FnMut(&Arc<Instance>)) {
     if FUNCTION_FORKS.load(Relaxed) != 0 {
-        let others = all();
         made()
+            .cloned()
             .into_iter()
-            .chain(&others)
+            .chain(all())
             .filter(|instance| instance.options().contains(Options::FUNCTION_FORK))
-            .for_each(f);
+            .for_each(|instance| f(&instance));
     }
 }
 
-/// The other instances.
-pub fn all() -> Vec<Arc<Instance>> {
-    OTHERS.lock().clone()
+/// The other instances, in the order in which they were made. The walk holds no lock and allocates nothing:
+/// it visits those that exist when their turn comes. May sleep.
+pub fn all() -> impl Iterator<Item = Arc<Instance>> {
+    let mut next = 0;
+    core::iter::from_fn(move || {
+        let others = OTHERS.lock();
+        let at = others.partition_point(|one| one.number < next);
+        let instance = others.get(at)?.clone();
+        next = instance.number + 1;
+        Some(instance)
+    })
 }
 
 /// The instance with this name.
@@ -90,7 +99,8 @@ pub fn make(name: &[u8]) -> Result<Arc<Instance>, Errno> {
     }
     crate::mm::reserve::room(&mut *others, 1)?;
     let new = Arc::new(new);
-    others.push(new.clone());
+    let at = others.partition_point(|one| one.number < new.number);
+    others.insert(at, new.clone());
     Ok(new)
 }
 
@@ -100,7 +110,7 @@ pub fn remove(name: &[u8]) -> Result<(), Errno> {
     let index = others.iter().position(|one| one.name == name);
     let index = index.ok_or(Errno::ENOENT)?;
     others[index].condemn()?;
-    let instance = others.swap_remove(index);
+    let instance = others.remove(index);
     drop(others);
     instance.end();
     Ok(())

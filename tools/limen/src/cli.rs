@@ -130,8 +130,11 @@ pub struct TraceOptions {
     /// Trace these events, such as sched:sched_switch, or sched:* for all of a group
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub trace_events: Vec<String>,
+    /// Trace the program's system calls, and show them as strace does
+    #[arg(long)]
+    pub trace_syscalls: bool,
     /// Write the trace to FILE instead of standard error: .json is for Perfetto, .html a page with timeline
-    /// and flame graph, any other name is text
+    /// and flame graph, .dat for trace-cmd and KernelShark, any other name is text
     #[arg(long, value_name = "FILE")]
     pub trace_out: Option<PathBuf>,
 }

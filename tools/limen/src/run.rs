@@ -144,7 +144,9 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     };
     let outcome = session::run(&machine, &session)?;
     drop(initrd);
-    let delivered = trace.as_mut().map_or(Ok(()), |trace| trace.deliver(&outcome));
+    let delivered = trace
+        .as_mut()
+        .map_or(Ok(()), |trace| trace.deliver(&outcome, arch));
     let code = report(&outcome, options, arch, own);
     delivered.map(|()| code)
 }

@@ -4,7 +4,8 @@
 mod table;
 
 use crate::description::{Common, write_format};
-use crate::field::Field;
+use crate::event::Writer;
+use crate::field::{Field, Str};
 use core::fmt::{self, Write};
 
 /// The most arguments of a system call.
@@ -13,8 +14,14 @@ pub const MOST: usize = 6;
 /// The system's name.
 pub const SYSTEM: &str = "syscalls";
 
+/// The most arguments of a call that are strings, as far as records have them.
+pub const MOST_STRINGS: usize = 3;
+
+/// The most characters of a string that a record has; a longer one ends with three dots there.
+pub const STRING: usize = 63;
+
 /// Bytes of the longest record.
-pub const MAX_RECORD: usize = ARGUMENTS + MOST * size_of::<usize>();
+pub const MAX_RECORD: usize = ARGUMENTS + MOST * size_of::<usize>() + MOST_STRINGS * (4 + STRING + 1);
 
 /// Where the arguments begin in a record.
 const ARGUMENTS: usize = (Common::SIZE + 4).next_multiple_of(size_of::<usize>());
@@ -54,7 +61,7 @@ impl fmt::Display for Name {
 /// The fields of a system call's event.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
-    all: [Field; MOST + 1],
+    all: [Field; 1 + MOST + MOST_STRINGS],
     len: usize,
 }
 
@@ -78,7 +85,61 @@ const RENAMED: &[(&str, &str)] = &[
     ("uname", "newuname"),
 ];
 
+/// What strings are called that programs pass, and the fields with what was there when the call began.
+const STRINGS: &[(&str, &str)] = &[
+    ("dev_name", "__dev_name_val"),
+    ("dir_name", "__dir_name_val"),
+    ("filename", "__filename_val"),
+    ("from_pathname", "__from_pathname_val"),
+    ("library", "__library_val"),
+    ("name", "__name_val"),
+    ("name_user", "__name_user_val"),
+    ("new_root", "__new_root_val"),
+    ("newname", "__newname_val"),
+    ("oldname", "__oldname_val"),
+    ("path", "__path_val"),
+    ("pathname", "__pathname_val"),
+    ("put_old", "__put_old_val"),
+    ("special", "__special_val"),
+    ("specialfile", "__specialfile_val"),
+    ("to_pathname", "__to_pathname_val"),
+    ("type", "__type_val"),
+    ("u_name", "__u_name_val"),
+    ("uargs", "__uargs_val"),
+    ("uname", "__uname_val"),
+];
+
+/// The field with the string to which an argument points.
+fn string_field(c_type: &str, name: &str) -> Option<&'static str> {
+    let listed = || STRINGS.binary_search_by(|(of, _)| (*of).cmp(name)).ok();
+    let is_text = ["const char *", "char *"].contains(&c_type);
+    is_text.then(listed)?.map(|at| STRINGS[at].1)
+}
+
 impl Call {
+    /// The call whose events have this name behind `sys_enter_` and `sys_exit_`.
+    pub fn named(name: &str) -> Option<Self> {
+        let at = table::CALLS.binary_search_by(|(of, _)| (*of).cmp(name)).ok()?;
+        let (name, arguments) = table::CALLS[at];
+        Some(Self { name, arguments })
+    }
+
+    /// What its number is called, as programs know it.
+    pub fn number_name(&self) -> &'static str {
+        let renamed = RENAMED
+            .iter()
+            .find(|(from, to)| *to == self.name && !from.starts_with('_'));
+        renamed.map_or(self.name, |(from, _)| from)
+    }
+
+    /// Which of its arguments are strings that records have, by their places.
+    pub fn strings(&self) -> impl Iterator<Item = usize> + use<> {
+        let all = self.arguments().enumerate();
+        all.filter(|(_, (c_type, name))| string_field(c_type, name).is_some())
+            .map(|(place, _)| place)
+            .take(MOST_STRINGS)
+    }
+
     /// The call whose number has this name. A call that the table does not know has no arguments.
     pub fn of(name: &'static str) -> Self {
         let (name, arguments) = Self::find(name);
@@ -115,7 +176,7 @@ impl Call {
     pub fn fields(&self, end: End) -> Fields {
         let number = Field::after::<i32>(Common::SIZE, "int", "__syscall_nr");
         let mut fields = Fields {
-            all: [number; MOST + 1],
+            all: [number; 1 + MOST + MOST_STRINGS],
             len: 1,
         };
         let mut add = |field| {
@@ -128,6 +189,17 @@ impl Call {
                 for (index, (c_type, name)) in self.arguments().enumerate() {
                     let at = ARGUMENTS + index * size_of::<usize>();
                     add(Field::after::<usize>(at, c_type, name));
+                }
+                let behind = ARGUMENTS + self.count() * size_of::<usize>();
+                let strings = self
+                    .arguments()
+                    .filter_map(|(c_type, name)| string_field(c_type, name));
+                for (index, name) in strings.take(MOST_STRINGS).enumerate() {
+                    add(Field::after::<Str<'_>>(
+                        behind + 4 * index,
+                        "__data_loc char[]",
+                        name,
+                    ));
                 }
             }
         }
@@ -157,10 +229,17 @@ impl Call {
             return write!(to, "sys_{} -> 0x{result:x}", self.name);
         }
         write!(to, "sys_{}(", self.name)?;
-        for (index, field) in values.enumerate() {
+        let mut strings = fields.iter().skip(1 + self.count());
+        for (index, (field, (c_type, name))) in values.zip(self.arguments()).enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             let value = field.integer(record).unwrap_or(0);
-            write!(to, "{comma}{}: {value:x}", field.name)?;
+            write!(to, "{comma}{name}: {value:x}")?;
+            if let Some(string) = string_field(c_type, name).and_then(|_| strings.next())
+                && value != 0
+            {
+                let text = string.text(record).unwrap_or_default();
+                write!(to, " \"{}\"", core::str::from_utf8(text).unwrap_or_default())?;
+            }
         }
         to.write_char(')')
     }
@@ -178,21 +257,67 @@ impl fmt::Display for Print {
         // As many digits as a `long` has bytes: Linux's own text, which tools print.
         let digits = size_of::<usize>();
         f.write_char('"')?;
-        for (index, (_, name)) in call.arguments().enumerate() {
+        for (index, (c_type, name)) in call.arguments().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             write!(f, "{comma}{name}: 0x%0{digits}lx")?;
+            if string_field(c_type, name).is_some() {
+                f.write_str(" \\\"%s\\\"")?;
+            }
         }
         f.write_char('"')?;
-        for (_, name) in call.arguments() {
+        for (c_type, name) in call.arguments() {
             write!(f, ", ((unsigned long)(REC->{name}))")?;
+            if let Some(field) = string_field(c_type, name) {
+                write!(f, ", __get_str({field})")?;
+            }
         }
         Ok(())
     }
 }
 
-/// Stores the record of a call that begins; returns its length. Any context; allocates nothing.
-pub fn encode_enter(common: &Common, number: i32, arguments: &[usize], to: &mut [u8; MAX_RECORD]) -> usize {
-    encode(common, number, arguments, to)
+/// Makes of what was at the place of a string what its record has: the first `read` bytes of `from` are what
+/// could be read there, which may go on behind it. Bytes that are no ASCII text become dots. Returns the
+/// length.
+pub fn clean_string(from: &mut [u8; STRING], read: usize) -> usize {
+    let read = read.min(STRING);
+    let Some(len) = from[..read].iter().position(|byte| *byte == 0) else {
+        let (text, at): (&[u8], usize) = if read < STRING {
+            (b"(fault)", 0)
+        } else {
+            (b"...", STRING - 3)
+        };
+        from[at..at + text.len()].copy_from_slice(text);
+        let len = at + text.len();
+        return show(&mut from[..len]);
+    };
+    show(&mut from[..len])
+}
+
+fn show(text: &mut [u8]) -> usize {
+    let hidden = text.iter_mut().filter(|byte| !(b' '..=b'~').contains(*byte));
+    hidden.for_each(|byte| *byte = b'.');
+    text.len()
+}
+
+/// Stores the record of a call that begins, with its strings in the order of [`Call::strings`]; returns its
+/// length. Any context; allocates nothing.
+pub fn encode_enter(
+    common: &Common,
+    number: i32,
+    call: &Call,
+    arguments: &[usize],
+    strings: &[&[u8]],
+    to: &mut [u8; MAX_RECORD],
+) -> usize {
+    let count = call.count().min(arguments.len());
+    let len = encode(common, number, &arguments[..count], to);
+    let fields = call.fields(End::Enter);
+    let places = fields.get(1 + count..).unwrap_or_default();
+    let mut record = Writer::new(common, to, len + 4 * places.len());
+    for (index, field) in places.iter().enumerate() {
+        record.put(field, &Str(strings.get(index).copied().unwrap_or_default()));
+    }
+    record.finish()
 }
 
 /// Stores the record of a call that has ended; returns its length. Any context; allocates nothing.

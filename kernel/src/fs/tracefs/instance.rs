@@ -105,12 +105,9 @@ impl Directory for Instances {
         Some(Node::Directory(DIRECTORY, Arc::new(Files::new(instance))))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        for (n, instance) in tracing::all()
-            .iter()
-            .enumerate()
-            .skip(pos.saturating_sub(2) as usize)
-        {
-            if !add(&instance.name, FileType::Directory, n as u64 + 3) {
+        // An instance's place does not change when others go.
+        for instance in tracing::all().filter(|one| one.number + 2 >= pos) {
+            if !add(&instance.name, FileType::Directory, instance.number + 3) {
                 return;
             }
         }

@@ -4,6 +4,8 @@
 use super::hit::deliver;
 use super::list;
 use crate::arch::frame::Frame;
+use crate::arch::mmu::USER_END;
+use crate::mm::copy::copy_in;
 use crate::sync::Mutex;
 use crate::task::all_tasks;
 use crate::trace::point;
@@ -11,7 +13,9 @@ use crate::tracepoint;
 use limen_entry::{Frame as _, SyscallWork};
 use limen_trace_events::Numbered;
 use limen_trace_events::events::raw_syscalls::{SysEnter, SysExit};
-use limen_trace_events::syscalls::{End, MAX_RECORD, encode_enter, encode_exit};
+use limen_trace_events::syscalls::{
+    Call, End, MAX_RECORD, MOST_STRINGS, STRING, clean_string, encode_enter, encode_exit,
+};
 
 /// How many of these events are wanted.
 static WANTED: Mutex<usize> = Mutex::new(0);
@@ -59,11 +63,34 @@ pub fn enter(frame: &Frame, number: isize) {
         && let Some(event) = list::of_call(index, End::Enter)
         && let list::Which::Call(_, call) = event.which
     {
-        deliver(event, MAX_RECORD, |common, room| match room.first_chunk_mut() {
-            Some(room) => encode_enter(common, number as i32, &arguments[..call.count()], room),
-            None => 0,
-        });
+        if event.is_wanted() {
+            begins(event, &call, number, &arguments);
+        }
     }
+}
+
+/// A call begins, and somebody wants its event. What its strings are is read before the record is made: that
+/// may sleep.
+#[cold]
+#[inline(never)]
+fn begins(event: &list::Event, call: &Call, number: isize, arguments: &[usize; 6]) {
+    let mut texts = [[0; STRING]; MOST_STRINGS];
+    let mut strings: [&[u8]; MOST_STRINGS] = [&[]; MOST_STRINGS];
+    let own = call.strings().filter_map(|place| arguments.get(place));
+    for ((text, string), address) in texts.iter_mut().zip(&mut strings).zip(own) {
+        let room = USER_END.saturating_sub(*address).min(STRING);
+        let read = if *address == 0 {
+            0
+        } else {
+            copy_in(&mut text[..room], *address)
+        };
+        let len = clean_string(text, read);
+        *string = &text[..len];
+    }
+    deliver(event, MAX_RECORD, |common, room| match room.first_chunk_mut() {
+        Some(room) => encode_enter(common, number as i32, call, arguments, &strings, room),
+        None => 0,
+    });
 }
 
 /// The running thread has ended a system call, and has the bit.

@@ -10,6 +10,7 @@ pub mod later;
 pub mod list;
 mod listen;
 pub mod pids;
+pub mod selftest;
 pub mod soft;
 pub mod stack;
 pub mod state;

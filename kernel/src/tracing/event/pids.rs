@@ -110,18 +110,30 @@ impl Pids {
     }
 }
 
-/// The option `event-fork` of an instance was turned on or off. May sleep. `ENOMEM`: it was not turned on.
-pub fn follow_forks(on: bool) -> Result<(), Errno> {
+/// The option `event-fork` of an instance is turned on or off by `turn`, which returns whether it was on. May
+/// sleep. `ENOMEM`: it was not turned.
+pub fn follow_forks(on: bool, turn: impl FnOnce() -> bool) -> Result<(), Errno> {
     let place = SchedProcessFork::INDEX;
     let event = list::all()?.get(place).ok_or(Errno::ENOENT)?;
+    // Whoever turns it the other way at the same time counts before or after.
     let _changing = event.changing.lock();
     if on {
         jump_label::enable(place)?;
-        FOLLOWERS.fetch_add(1, Relaxed);
-    } else if FOLLOWERS.fetch_sub(1, Relaxed) == 1 && !event.is_wanted() {
+    }
+    match (turn(), on) {
+        (false, true) => _ = FOLLOWERS.fetch_add(1, Relaxed),
+        (true, false) => _ = FOLLOWERS.fetch_sub(1, Relaxed),
+        _ => {}
+    }
+    if !needs(place) && !event.is_wanted() {
         jump_label::disable(place);
     }
     Ok(())
+}
+
+/// Whether somebody follows forks, or a point is on for that: for a self-test.
+pub(super) fn follows_forks() -> bool {
+    FOLLOWERS.load(Relaxed) != 0 || jump_label::is_turned_on(SchedProcessFork::INDEX)
 }
 
 fn following() -> impl Iterator<Item = Arc<Instance>> {

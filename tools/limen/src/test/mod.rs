@@ -25,6 +25,7 @@ mod rseq;
 mod seccomp;
 pub mod selftests;
 mod stress;
+mod trace_storm;
 mod traps;
 mod turns;
 mod width;
@@ -153,6 +154,7 @@ fn steps() -> Vec<Step> {
         steps.extend(rcu::steps(arch));
         steps.extend(ftracetest::steps(arch));
         steps.extend(stress::steps(arch));
+        steps.extend(trace_storm::steps(arch));
         steps.extend(boots::more_steps(arch));
         steps.extend(bench::steps(arch));
     }
@@ -225,6 +227,8 @@ const LENGTHY: &[&str] = &[
     "modules-long-x86_64",
     "nohz-arm",
     "nohz-powerpc64",
+    "perf-ftrace-arm",
+    "perf-ftrace-powerpc64",
     "python-x86_64",
     "rcutorture-arm",
     "rcutorture-long-arm",
@@ -258,6 +262,10 @@ const LENGTHY: &[&str] = &[
     "stress-ng-lockdep-powerpc64",
     "stress-ng-powerpc64",
     "stress-ng-x86_64",
+    "trace-storm-arm",
+    "trace-storm-arm64",
+    "trace-storm-powerpc64",
+    "trace-storm-x86_64",
 ];
 const MINUTES: &str = "takes minutes of processor time; run by name";
 

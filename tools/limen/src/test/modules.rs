@@ -50,7 +50,7 @@ fn run(
 }
 
 /// All modules, in the guest's `/modules`.
-fn with_modules(mut guest: Guest, arch: Arch) -> Result<Guest> {
+pub fn with_modules(mut guest: Guest, arch: Arch) -> Result<Guest> {
     for folder in modules::folders(&tree::root().join("programs/modules"))? {
         let module = modules::module(arch, &folder)?;
         let name = module

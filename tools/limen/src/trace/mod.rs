@@ -1,6 +1,8 @@
 //! `limen run --trace`: what the guest's agent sets in tracefs, what is made of the trace that it sends, and
 //! what is said when there is none. The agent's side is `programs/init/trace.c`.
 
+mod calls;
+mod dat;
 mod flame;
 mod html;
 mod json;
@@ -16,6 +18,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::arch::Arch;
 use crate::cli::TraceOptions;
 use crate::session::{Ending, Outcome};
 
@@ -28,8 +31,12 @@ const LONGEST: usize = 512;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
     Text,
+    /// Text, with system calls as strace shows them.
+    Calls,
     Json,
     Html,
+    /// For trace-cmd and KernelShark.
+    Dat,
 }
 
 /// Where the trace goes.
@@ -46,6 +53,7 @@ enum Source {
     Trace,
     Graph,
     Events,
+    Calls,
     Tracer,
 }
 
@@ -67,10 +75,11 @@ impl Wanted {
     /// Checks the options, and opens the file. `None` when no trace is asked for.
     pub fn new(options: &TraceOptions, own_init: bool) -> Result<Option<Wanted>> {
         let lists = [&options.trace, &options.trace_graph, &options.trace_events];
-        if lists.iter().all(|list| list.is_empty()) {
+        if lists.iter().all(|list| list.is_empty()) && !options.trace_syscalls {
             if let Some(path) = &options.trace_out {
                 bail!(
-                    "--trace-out {}: say what is traced, with --trace, --trace-graph or --trace-events",
+                    "--trace-out {}: say what is traced, with --trace, --trace-graph, --trace-events or \
+                     --trace-syscalls",
                     path.display()
                 );
             }
@@ -88,6 +97,14 @@ impl Wanted {
         let format = match &options.trace_out {
             Some(path) => format_of(path)?,
             None => Format::Text,
+        };
+        let format = match (format, options.trace_syscalls) {
+            (Format::Text, true) if !options.trace_graph.is_empty() => bail!(
+                "--trace-syscalls: its lines do not go with those of --trace-graph; leave one out, or give \
+                 --trace-out FILE.html"
+            ),
+            (Format::Text, true) => Format::Calls,
+            (format, _) => format,
         };
         let settings = settings(options, format);
         if settings.len() > MOST_SETTINGS {
@@ -108,17 +125,19 @@ impl Wanted {
 
     /// Writes the trace of a run to where it goes, and says what is missing of it. An error when there is
     /// none because the guest refused a setting, or when it cannot be written.
-    pub fn deliver(&mut self, outcome: &Outcome) -> Result<()> {
+    pub fn deliver(&mut self, outcome: &Outcome, arch: Arch) -> Result<()> {
         let given = &outcome.trace;
         if let Ending::Program(_) = outcome.ending {
-            let trace = (self.format != Format::Text).then(|| parse::parse(&given.trace));
-            let page = if self.format == Format::Html {
-                html::page
-            } else {
-                json::page
+            let is_page = matches!(self.format, Format::Json | Format::Html);
+            let trace = is_page.then(|| parse::parse(&given.trace));
+            let content = match (self.format, &trace) {
+                (Format::Html, Some(trace)) => Some(html::page(trace).into_bytes()),
+                (Format::Json, Some(trace)) => Some(json::page(trace).into_bytes()),
+                (Format::Calls, _) => Some(calls::show(&given.trace, arch).into_bytes()),
+                (Format::Dat, _) => dat::file(given, arch),
+                _ => None,
             };
-            let content = trace.as_ref().map(page);
-            let bytes = content.as_ref().map_or(&*given.trace, |text| text.as_bytes());
+            let bytes = content.as_ref().unwrap_or(&given.trace);
             match &mut self.output {
                 Some(output) => output.write(bytes)?,
                 // Who closes standard error wants nothing of this either.
@@ -191,12 +210,13 @@ fn format_of(path: &std::path::Path) -> Result<Format> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("json") => Ok(Format::Json),
         Some("html" | "htm") => Ok(Format::Html),
+        Some("dat") => Ok(Format::Dat),
         None | Some("txt" | "log" | "trace" | "out") => Ok(Format::Text),
         // A device has no format.
         Some(_) if path.starts_with("/dev") => Ok(Format::Text),
         Some(other) => bail!(
             "--trace-out {}: no such format as .{other}; there are .txt (text), .json (Perfetto, \
-             chrome://tracing) and .html (a page by itself)",
+             chrome://tracing), .html (a page by itself) and .dat (trace-cmd, KernelShark)",
             path.display()
         ),
     }
@@ -245,15 +265,18 @@ fn settings(options: &TraceOptions, format: Format) -> Vec<Setting> {
     if functions {
         tries.extend(["options/function-fork 1", "set_ftrace_pid @pid", ""]);
     }
-    if !options.trace_events.is_empty() {
+    if !options.trace_events.is_empty() || options.trace_syscalls {
         tries.extend(["options/event-fork 1", "set_event_pid @pid", ""]);
     }
-    if format != Format::Text {
+    if matches!(format, Format::Json | Format::Html) {
         tries.extend(["options/record-tgid 1", ""]);
     }
     if graph {
         // With times and threads, the lines of a call can be told apart.
         tries.extend(["options/funcgraph-abstime 1", "", "options/funcgraph-proc 1", ""]);
+    }
+    if format == Format::Dat {
+        add("trace-raw", "1".into(), None);
     }
     add("trace-names", "available_filter_functions".into(), None);
     for glob in &options.trace {
@@ -284,6 +307,10 @@ fn settings(options: &TraceOptions, format: Format) -> Vec<Setting> {
         let from = Some((Source::Events, event.clone()));
         add("trace", format!("set_event {event}"), from);
     }
+    if options.trace_syscalls {
+        let from = Some((Source::Calls, "syscalls:*".to_owned()));
+        add("trace", "set_event syscalls:*".to_owned(), from);
+    }
     all
 }
 
@@ -297,6 +324,7 @@ mod tests {
             trace: own(trace),
             trace_graph: own(graph),
             trace_events: own(events),
+            trace_syscalls: false,
             trace_out: None,
         }
     }
@@ -326,8 +354,9 @@ mod tests {
         assert_eq!(of("a.txt"), Some(Format::Text));
         assert_eq!(of("a"), Some(Format::Text));
         assert_eq!(of("/dev/fd/3.x"), Some(Format::Text));
-        assert_eq!(of("a.dat"), None);
-        let why = format_of(std::path::Path::new("a.dat")).map_err(|e| e.to_string());
+        assert_eq!(of("a.dat"), Some(Format::Dat));
+        assert_eq!(of("a.xyz"), None);
+        let why = format_of(std::path::Path::new("a.xyz")).map_err(|e| e.to_string());
         assert!(why.is_err_and(|e| e.contains(".json") && !e.contains('\n')));
     }
 
@@ -354,5 +383,15 @@ mod tests {
         only_file.trace_out = Some("/dev/null".into());
         assert!(Wanted::new(&only_file, false).is_err());
         assert!(Wanted::new(&options(&["x"], &[], &[]), true).is_err());
+        let mut calls = options(&[], &[], &[]);
+        calls.trace_syscalls = true;
+        let wanted = Wanted::new(&calls, false)
+            .ok()
+            .flatten()
+            .map(|wanted| wanted.settings());
+        let last = wanted.and_then(|settings| settings.last().cloned());
+        assert_eq!(last, Some(("trace", "set_event syscalls:*".to_owned())));
+        calls.trace_graph.push("x".into());
+        assert!(Wanted::new(&calls, false).is_err());
     }
 }

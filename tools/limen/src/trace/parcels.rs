@@ -13,13 +13,15 @@ pub struct Parcels {
     pub stats: Vec<u8>,
     /// The names that a refused setting chooses from.
     pub names: Vec<u8>,
+    /// Files by their names, as they are, for a file that trace-cmd reads.
+    pub files: Vec<(Vec<u8>, Vec<u8>)>,
     /// Bytes were left out, because there were too many.
     pub cut: bool,
     left: u64,
     kind: usize,
 }
 
-const KINDS: [&str; 3] = ["trace", "stats", "names"];
+const KINDS: [&str; 5] = ["trace", "stats", "names", "entry", "part"];
 
 impl Parcels {
     /// Whether this message begins a parcel, of so many bytes.
@@ -28,6 +30,9 @@ impl Parcels {
             return false;
         };
         (self.kind, self.left) = (kind, size);
+        if KINDS[kind] == "entry" {
+            self.files.push(Default::default());
+        }
         true
     }
 
@@ -38,12 +43,18 @@ impl Parcels {
             return;
         }
         self.left -= n as u64;
-        let of_kind = match self.kind {
-            0 => &mut self.trace,
-            1 => &mut self.stats,
-            _ => &mut self.names,
+        let of_files: usize = self.files.iter().map(|(_, bytes)| bytes.len()).sum();
+        let (of_kind, others) = match (self.kind, self.files.last_mut()) {
+            (0, _) => (&mut self.trace, 0),
+            (1, _) => (&mut self.stats, 0),
+            (3, Some((name, _))) => (name, 0),
+            (4, Some((_, bytes))) => {
+                let others = of_files - bytes.len();
+                (bytes, others)
+            }
+            _ => (&mut self.names, 0),
         };
-        let room = LIMIT - of_kind.len().min(LIMIT);
+        let room = LIMIT - (of_kind.len() + others).min(LIMIT);
         self.cut |= n > room;
         of_kind.extend(bytes.drain(..n).take(room));
     }
@@ -70,5 +81,11 @@ mod tests {
         assert_eq!(bytes, b"exit 0 0 0\n");
         parcels.take(&mut bytes);
         assert_eq!(bytes.len(), 11);
+        for (kind, text) in [("entry", "a"), ("part", "bc"), ("part", "d"), ("entry", "e")] {
+            assert!(parcels.begin(kind, text.len() as u64));
+            parcels.take(&mut text.as_bytes().to_vec());
+        }
+        let files = [("a", "bcd"), ("e", "")].map(|(name, text)| (name.into(), text.into()));
+        assert_eq!(parcels.files, files);
     }
 }

@@ -118,6 +118,68 @@ fn task(text: &str) -> Option<(&str, u64)> {
     Some((name, number.parse().ok()?))
 }
 
+/// A line of a function or an event. The time is in nanoseconds.
+pub struct Line<'a> {
+    pub name: &'a str,
+    pub number: u64,
+    pub process: Option<u64>,
+    pub cpu: u64,
+    pub at: u64,
+    pub what: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// `NAME-NUMBER [(PROCESS)] [CPU] FLAGS TIME: WHAT`.
+    pub fn read(line: &'a str) -> Option<Self> {
+        // The name may have brackets, too.
+        for (place, _) in line.match_indices('[') {
+            let (cpu, rest) = line[place + 1..].split_once(']').unwrap_or_default();
+            let Ok(cpu) = cpu.parse::<u64>() else {
+                continue;
+            };
+            let mut who = line[..place].trim();
+            let mut process = None;
+            if let Some((front, inner)) = who.strip_suffix(')').and_then(|w| w.rsplit_once('(')) {
+                process = inner.trim().parse().ok();
+                who = front;
+            }
+            let Some((name, number)) = task(who) else {
+                continue;
+            };
+            let rest = rest.trim_start();
+            let (first, after) = rest.split_once(' ').unwrap_or_default();
+            let timed = |word: &str| word.strip_suffix(':').and_then(time);
+            let (at, what) = match timed(first) {
+                Some(at) => (at, after),
+                None => {
+                    let (second, after) = after.trim_start().split_once(' ').unwrap_or_default();
+                    let Some(at) = timed(second) else {
+                        continue;
+                    };
+                    (at, after)
+                }
+            };
+            return Some(Self {
+                name,
+                number,
+                process,
+                cpu,
+                at,
+                what: what.trim(),
+            });
+        }
+        None
+    }
+}
+
+/// `sys_NAME(ARGUMENTS)` or `sys_NAME -> RESULT`: the name, and the rest.
+fn system_call(what: &str) -> Option<(&str, &str)> {
+    let end = what.strip_prefix("sys_")?.find(['(', ' '])? + 4;
+    let (name, rest) = what.split_at(end);
+    let is_call = rest.ends_with(')') && rest.starts_with('(') || rest.starts_with(" -> 0x");
+    is_call.then_some((name, rest))
+}
+
 impl Reader {
     /// The index of a thread.
     fn thread(&mut self, name: &str, number: u64, process: Option<u64>) -> usize {
@@ -139,46 +201,18 @@ impl Reader {
         index
     }
 
-    /// `NAME-NUMBER [(PROCESS)] [CPU] FLAGS TIME: WHAT`.
+    /// A line of a function or an event.
     fn plain(&mut self, line: &str) -> Option<()> {
-        // The name may have brackets, too.
-        for (at, _) in line.match_indices('[') {
-            let (cpu, rest) = line[at + 1..].split_once(']').unwrap_or_default();
-            let Ok(cpu) = cpu.parse::<u64>() else {
-                continue;
-            };
-            let mut who = line[..at].trim();
-            let mut process = None;
-            if let Some((front, inner)) = who.strip_suffix(')').and_then(|w| w.rsplit_once('(')) {
-                process = inner.trim().parse().ok();
-                who = front;
-            }
-            let Some((name, number)) = task(who) else {
-                continue;
-            };
-            let rest = rest.trim_start();
-            let (first, after) = rest.split_once(' ').unwrap_or_default();
-            let timed = |word: &str| word.strip_suffix(':').and_then(time);
-            let (time, what) = match timed(first) {
-                Some(time) => (time, after),
-                None => {
-                    let (second, after) = after.trim_start().split_once(' ').unwrap_or_default();
-                    let Some(time) = timed(second) else {
-                        continue;
-                    };
-                    (time, after)
-                }
-            };
-            let thread = self.thread(name, number, process);
-            self.mark(thread, cpu, time, what.trim());
-            return Some(());
-        }
-        None
+        let line = Line::read(line)?;
+        let thread = self.thread(line.name, line.number, line.process);
+        self.mark(thread, line.cpu, line.at, line.what);
+        Some(())
     }
 
     fn mark(&mut self, thread: usize, cpu: u64, at: u64, what: &str) {
         let function = what.split_once(" <-").filter(|(name, _)| !name.contains(": "));
-        let (name, detail) = function.or_else(|| what.split_once(": ")).unwrap_or((what, ""));
+        let event = || system_call(what).or_else(|| what.split_once(": "));
+        let (name, detail) = function.or_else(event).unwrap_or((what, ""));
         self.open[thread].1 = self.open[thread].1.max(at);
         self.trace.marks.push(Mark {
             thread,

@@ -48,6 +48,7 @@ pub fn reason(setting: Option<&Setting>, errno: i32, names: &[u8]) -> String {
     let (what, list) = match option {
         Source::Trace | Source::Graph => ("function", "available_filter_functions"),
         Source::Events => ("event", "available_events"),
+        Source::Calls => return format!("{flag}: this kernel has no events of system calls"),
         Source::Tracer => {
             let tracers: Vec<&str> = names.split_whitespace().filter(|t| *t != "nop").collect();
             let others = if tracers.is_empty() {
@@ -82,6 +83,7 @@ impl Source {
         match self {
             Source::Trace => "--trace",
             Source::Events => "--trace-events",
+            Source::Calls => "--trace-syscalls",
             Source::Tracer if word == "function" => "--trace",
             Source::Graph | Source::Tracer => "--trace-graph",
         }
@@ -90,7 +92,7 @@ impl Source {
 
 /// What is missing of the trace, if anything is.
 pub fn loss(given: &Parcels) -> Option<String> {
-    if given.trace.is_empty() {
+    if given.trace.is_empty() && given.files.is_empty() {
         return Some("no trace came from the guest; see --log for what its kernel says".to_owned());
     }
     let mut lost: u64 = 0;

@@ -3,6 +3,7 @@
 mod bad_input;
 mod endings;
 mod files;
+mod perf;
 mod streams;
 mod terminal;
 mod trace;
@@ -36,6 +37,9 @@ pub fn steps() -> Vec<Step> {
                 .after(format!("boot-{arch}")),
         );
         steps.push(Step::on(arch, "run-trace", move |c| trace::trace(c, arch)).after(format!("boot-{arch}")));
+        steps.push(
+            Step::on(arch, "perf-ftrace", move |c| perf::ftrace(c, arch)).after(format!("boot-{arch}")),
+        );
     }
     steps.push(Step::new("run-trace-linux", move |_| {
         trace::on_linux(Arch::X86_64)

@@ -10,7 +10,7 @@ use super::{check, expect_line, folder};
 use crate::arch::Arch;
 use crate::test::guest::{Guest, Ran};
 use crate::test::{Context, Verdict};
-use crate::tree;
+use crate::{agent, packages, tree};
 
 /// A shell and a program that it starts; the status is 3.
 const PROGRAM: [&str; 3] = [
@@ -97,21 +97,114 @@ fn formats(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
     Ok(instants)
 }
 
+/// What `--trace-syscalls` shows of `programs/calls`, from its first call to its last: the same everywhere.
+fn calls(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
+    let program = agent::program(arch, "calls")?.display().to_string();
+    let guest = || {
+        Guest::new(context, arch)
+            .option("--trace-syscalls")
+            .program(&[&program])
+    };
+    let ran = guest().run()?;
+    check("the program's status is not 3", ran.status == 3, || {
+        ran.everything()
+    })?;
+    ran.clean_log()?;
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let own = |line: &str| {
+        line.strip_prefix("calls-")?
+            .split_once(' ')
+            .map(|(_, call)| call.to_owned())
+    };
+    let expected = include_str!("calls.txt").lines().collect::<Vec<&str>>();
+    let shown: Vec<String> = stderr
+        .lines()
+        .filter_map(own)
+        .skip_while(|call| Some(&**call) != expected.first().copied())
+        .collect();
+    for (line, call) in expected.iter().enumerate() {
+        let found = shown.get(line).map_or("nothing", |call| call);
+        check("a call is not what it was", found == *call, || {
+            format!("{found}\ninstead of\n{call}\n{stderr}")
+        })?;
+    }
+    check(
+        "something behind the last call",
+        shown.len() == expected.len(),
+        || stderr.clone(),
+    )?;
+    let file = dir.join("calls.json");
+    let ran = guest().option(format!("--trace-out={}", file.display())).run()?;
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file)?)?;
+    let events = json["traceEvents"].as_array().cloned().unwrap_or_default();
+    let named = |name: &str| events.iter().filter(|event| event["name"] == name).count();
+    check(
+        "no calls in the other formats",
+        named("sys_symlinkat") == 2,
+        || ran.everything(),
+    )?;
+    Ok(expected.len())
+}
+
+/// What trace-cmd reads of a `.dat` file.
+fn dat(context: &Context, arch: Arch, dir: &Path) -> Result<usize> {
+    let file = dir.join("trace.dat");
+    let out = format!("--trace-out={}", file.display());
+    let options = [
+        "--trace=*open*",
+        "--trace-events=sched:sched_process_exec",
+        "--trace-syscalls",
+        &out,
+    ];
+    let (ran, rest) = traced(Guest::new(context, arch), &options)?;
+    check(
+        "standard error has more than the program's",
+        rest.is_empty(),
+        || ran.everything(),
+    )?;
+    let report = packages::ensure_tool("trace-cmd", &["trace-cmd"])?;
+    let report = Command::new(report).arg("report").arg("-i").arg(&file).output()?;
+    let text = String::from_utf8_lossy(&report.stdout);
+    let errors = String::from_utf8_lossy(&report.stderr);
+    let whole = || format!("{text}{errors}");
+    check("trace-cmd does not read it", report.status.success(), whole)?;
+    check("trace-cmd has complaints", errors.is_empty(), whole)?;
+    let lines = |with: &[&str]| {
+        let has = |line: &&str| with.iter().all(|word| line.contains(word));
+        text.lines().filter(has).count()
+    };
+    check(
+        "no events",
+        lines(&["sched_process_exec:", "filename=", "cat"]) > 0,
+        whole,
+    )?;
+    check("no functions", lines(&["function:", "open"]) > 5, whole)?;
+    check(
+        "no calls",
+        lines(&["sys_enter_openat:", "\"/proc/version\""]) > 0,
+        whole,
+    )?;
+    Ok(text.lines().count())
+}
+
 /// The steps `run-trace-ARCH`.
 pub(super) fn trace(context: &Context, arch: Arch) -> Result<Verdict> {
     let dir = folder(&format!("trace-{arch}"))?;
     let instants = formats(context, arch, &dir)?;
+    let shown = calls(context, arch, &dir)?;
+    let reported = dat(context, arch, &dir)?;
     // What cannot work: some of it is found before the guest is booted.
     let inside = dir.join("no/such/dir/trace.txt");
-    let (dat, inside) = (
-        dir.join("t.dat").display().to_string(),
+    let (other, inside) = (
+        dir.join("t.xyz").display().to_string(),
         inside.display().to_string(),
     );
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--trace="], "empty"),
         (&["--trace=a b"], "is in no name"),
         (&["--trace=[a"], "["),
-        (&["--trace=x", "--trace-out", &dat], ".html"),
+        (&["--trace=x", "--trace-out", &other], ".html"),
+        (&["--trace-syscalls", "--trace-graph=x"], "--trace-graph"),
         (&["--trace=x", "--trace-out", &inside], "cannot write"),
         (&["--trace-out", "/dev/null"], "--trace-graph"),
         (&["--trace=x", "--initrd=/dev/null"], "--initrd"),
@@ -129,7 +222,7 @@ pub(super) fn trace(context: &Context, arch: Arch) -> Result<Verdict> {
         expect_line(command, None, 125, word).with_context(|| options.join(" "))?;
     }
     Ok(Verdict::Passed(format!(
-        "{instants} calls of a shell, three formats, {} errors",
+        "{instants} functions and {shown} calls, trace-cmd: {reported} lines, four formats, {} errors",
         cases.len()
     )))
 }
