@@ -7,6 +7,8 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/rseq.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
@@ -45,7 +48,9 @@
 #define PEEKSIGINFO 0x4209
 #define GETSIGMASK 0x420a
 #define SETSIGMASK 0x420b
+#define SECCOMP_GET_FILTER 0x420c
 #define GET_SYSCALL_INFO 0x420e
+#define GET_RSEQ_CONFIGURATION 0x420f
 
 #define SYSGOOD 1
 #define O_FORK 2
@@ -56,6 +61,16 @@
 #define O_EXIT 0x40
 #define O_EXITKILL 0x100000
 #define STOP_EVENT 128
+/* Where single steps are. */
+#if defined(__x86_64__) || defined(__powerpc64__) || defined(__aarch64__)
+#define STEPS
+#endif
+/* Where the next instruction's address is in NT_PRSTATUS. */
+#ifdef __x86_64__
+#define IP 16
+#else
+#define IP 32
+#endif
 #define STATUS(signal, event) ((event) << 16 | (signal) << 8 | 0x7f)
 
 static long trace(long request, pid_t pid, unsigned long addr, unsigned long data) {
@@ -350,7 +365,7 @@ static int is_limen(void) {
     return uname(&name) == 0 && strstr(name.version, "Limen") != NULL;
 }
 
-#if defined(__x86_64__) || defined(__powerpc64__)
+#ifdef STEPS
 /* Runs until it is told to end. */
 static int reads(void) {
     char byte;
@@ -393,7 +408,7 @@ static void tracers_end_early(void) {
         _exit(0);
     }
     CHECK(await(tracer) == 0 && await(pid) == 3 << 8);
-#if defined(__x86_64__) || defined(__powerpc64__)
+#ifdef STEPS
     /* On Linux the trap kills it. */
     if (!is_limen()) return;
     int in = -1;
@@ -566,7 +581,7 @@ static void status_line(void) {
     ended(pid);
 }
 
-#if defined(__x86_64__) || defined(__powerpc64__)
+#ifdef STEPS
 static void steps(void) {
     unsigned long registers[64], last = 0;
     pid_t pid = traced(calls);
@@ -576,11 +591,11 @@ static void steps(void) {
         CHECK(trace(SINGLESTEP, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
         CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
         CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_signo == SIGTRAP);
+        unsigned long ip = registers[IP];
 #ifdef __x86_64__
-        unsigned long ip = registers[16];
         CHECK((registers[18] & 0x100) == 0);
-#else
-        unsigned long ip = registers[32];
+#elif defined(__aarch64__)
+        CHECK((registers[33] & 1 << 21) == 0);
 #endif
         CHECK(ip != last);
         last = ip;
@@ -606,10 +621,84 @@ static void steps_over_fork(void) {
     }
     CHECK(status == 6 << 8);
 }
+
+static void notes(int sig) { word = (unsigned long)sig; }
+
+static int handles(void) {
+    signal(SIGUSR1, notes);
+    raise(SIGUSR1);
+    return (int)word;
+}
+
+/* A step into a handler ends at its first instruction, and what the handler returns to is not stepped. */
+static void steps_into_handler(void) {
+    unsigned long registers[64];
+    struct iovec io = {registers, sizeof registers};
+    siginfo_t info;
+    pid_t pid = traced(handles);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGUSR1, 0));
+    CHECK(trace(SINGLESTEP, pid, 0, SIGUSR1) == 0 && await(pid) == STATUS(SIGTRAP, 0));
+    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_code == SIGTRAP);
+    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
+    CHECK(registers[IP] == (unsigned long)notes);
+    CHECK(trace(SINGLESTEP, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
+    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
+    CHECK(registers[IP] != (unsigned long)notes);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGUSR1 << 8);
+}
 #else
 static void steps(void) {}
 static void steps_over_fork(void) {}
+static void steps_into_handler(void) {}
 #endif
+
+static struct sock_filter allow[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+
+static int filters_itself(void) {
+    struct sock_fprog program = {2, allow};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 1;
+    raise(SIGSTOP);
+    return 2;
+}
+
+static void filters(void) {
+    struct sock_filter seen[2];
+    pid_t pid = traced(filters_itself);
+    CHECK(trace(SECCOMP_GET_FILTER, pid, 0, 0) == -1 && errno == EINVAL);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGSTOP, 0));
+    CHECK(trace(SECCOMP_GET_FILTER, pid, 1, 0) == -1 && errno == ENOENT);
+    CHECK(trace(SECCOMP_GET_FILTER, pid, 0, 0) == 2);
+    CHECK(trace(SECCOMP_GET_FILTER, pid, 0, 8) == -1 && errno == EFAULT);
+    CHECK(trace(SECCOMP_GET_FILTER, pid, 0, (unsigned long)seen) == 2);
+    CHECK(memcmp(seen, allow, sizeof seen) == 0);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 2 << 8);
+}
+
+static char *thread_pointer(void) {
+#ifdef __powerpc64__
+    register char *r13 __asm__("r13");
+    __asm__("" : "=r"(r13));
+    return r13;
+#else
+    return __builtin_thread_pointer();
+#endif
+}
+
+static void restartable_sequences(void) {
+    struct {
+        uint64_t at;
+        uint32_t size, signature, flags, pad;
+    } area = {.flags = 1, .pad = 1};
+    pid_t pid = traced(pauses);
+    CHECK(trace(GET_RSEQ_CONFIGURATION, pid, sizeof area, (unsigned long)&area) == 24);
+    CHECK(area.at == (unsigned long)(thread_pointer() + __rseq_offset));
+    CHECK(area.size >= 20 && area.signature == RSEQ_SIG && area.flags == 0 && area.pad == 0);
+    area.size = 0;
+    CHECK(trace(GET_RSEQ_CONFIGURATION, pid, 8, (unsigned long)&area) == 24 && area.size == 0);
+    ended(pid);
+}
 
 int main(int argc, char **argv) {
     (void)argv;
@@ -634,7 +723,10 @@ int main(int argc, char **argv) {
     threads();
     kills();
     status_line();
+    filters();
+    restartable_sequences();
     steps();
     steps_over_fork();
+    steps_into_handler();
     return report();
 }

@@ -64,6 +64,7 @@ impl Data {
 #[derive(Debug)]
 pub struct Program {
     steps: Vec<Step>,
+    insns: Vec<Insn>,
     cost: usize,
 }
 
@@ -79,13 +80,26 @@ impl Program {
         steps
             .try_reserve_exact(insns.len())
             .map_err(|_| Error::NoMemory)?;
+        let mut kept = Vec::new();
+        kept.try_reserve_exact(insns.len()).map_err(|_| Error::NoMemory)?;
+        kept.extend_from_slice(insns);
         // Linux sets A and X to zero and moves the pointer to the data first.
         let mut cost = 3;
         for (at, insn) in insns.iter().enumerate() {
             steps.push(translate(*insn, at)?);
             cost += cost_of(*insn);
         }
-        Ok(Self { steps, cost })
+        Ok(Self {
+            steps,
+            insns: kept,
+            cost,
+        })
+    }
+
+    /// The instructions of which it was made.
+    #[must_use]
+    pub fn insns(&self) -> &[Insn] {
+        &self.insns
     }
 
     /// As [`Self::new`], from the bytes of its instructions.

@@ -151,10 +151,10 @@ fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Opti
     if work.contains(SyscallWork::AUDIT) {
         k.audit_enter(frame);
     }
-    // Read last: tracer, seccomp and tracepoint may each have changed the number. A negative one cancels the
-    // call; its result is what they put into the frame, or the preset one.
+    // Read last: tracer, seccomp and tracepoint may each have changed the number. -1 cancels the call; its
+    // result is what they put into the frame, or the preset one. Another negative one is an unknown call.
     let number = frame.syscall_number();
-    if number < 0 { None } else { Some(number) }
+    if number == -1 { None } else { Some(number) }
 }
 
 /// Work on the way out, once per call.

@@ -441,7 +441,7 @@ owed! {
     regset::USER_SIZE => usize;
     regset::user_word => fn(usize) -> Option<(usize, usize)>;
     /// Makes it trap after its next instruction, or not; how it was. `None`: it cannot.
-    regset::stepping => fn(&mut Frame, bool) -> Option<bool>;
+    regset::stepping => fn(&mut Frame, &mut switch::Context, bool) -> Option<bool>;
     /// What tells a tracer entry from exit (`true`) in the registers, and the end of that.
     regset::begin_stop => fn(&mut Frame, bool) -> usize;
     regset::end_stop => fn(&mut Frame, usize);

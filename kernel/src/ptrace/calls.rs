@@ -1,4 +1,4 @@
-//! A tracee's system call, at its stops, and its user dispatch.
+//! A tracee's system call, at its stops, its user dispatch and its area of restartable sequences.
 
 use super::regs::with;
 use crate::arch::{AUDIT_ARCH, frame::Frame, regset};
@@ -171,4 +171,18 @@ pub fn set_dispatch(task: &Arc<Task>, size: usize, from: usize) -> SysResult {
     task.trace.state_under(&shared).stopped().ok_or(Errno::ESRCH)?;
     task.dispatch.set(task, mode, [from, len, selector])?;
     Ok(0)
+}
+
+/// `PTRACE_GET_RSEQ_CONFIGURATION`: writes as much as `size` bytes take; returns how much there is.
+pub fn rseq(task: &Arc<Task>, size: usize, to: usize) -> SysResult {
+    let (at, len, signature) = task
+        .rseq
+        .area()
+        .map_or((0, 0, 0), |area| (area.at, area.len, area.signature));
+    let mut bytes = [0; 24];
+    put(&mut bytes, 0, (at as u64).to_ne_bytes());
+    put(&mut bytes, 8, len.to_ne_bytes());
+    put(&mut bytes, 12, signature.to_ne_bytes());
+    write_bytes(to, &bytes[..size.min(bytes.len())])?;
+    Ok(bytes.len())
 }

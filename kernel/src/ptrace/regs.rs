@@ -17,7 +17,7 @@ pub fn with<R>(task: &Arc<Task>, f: impl FnOnce(&mut Frame, &mut Context) -> R) 
     inspect::with_registers(task, TaskState::TRACED, |frame, context| {
         if task.trace.take_step() {
             // The trap flag was the tracer's, and is not the program's.
-            regset::stepping(frame, false);
+            regset::stepping(frame, context, false);
         }
         f(frame, context)
     })
@@ -26,11 +26,11 @@ pub fn with<R>(task: &Arc<Task>, f: impl FnOnce(&mut Frame, &mut Context) -> R) 
 
 /// The tracee is to trap after its next instruction, or not. Returns whether the processor can do that.
 pub fn step(task: &Arc<Task>, on: bool) -> Result<bool, Errno> {
-    with(task, |frame, _| {
+    with(task, |frame, context| {
         if !on {
             return true;
         }
-        match regset::stepping(frame, true) {
+        match regset::stepping(frame, context, true) {
             None => false,
             Some(was) => {
                 task.trace.set_step(!was);

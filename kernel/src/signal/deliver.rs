@@ -65,6 +65,13 @@ pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
                 return no_room(&task, &caught);
             }
         }
+        Next::Stepped { rseq } => {
+            settle_call(&task, frame, &caught);
+            if rseq && areas.before_handler(&task, frame, cause).is_err() {
+                return no_room(&task, &caught);
+            }
+            return enter_stepped(&task, frame, &caught);
+        }
     }
     enter_handler(&task, frame, &caught);
 }
@@ -77,6 +84,10 @@ enum Next {
     Nothing,
     Handler,
     HandlerAfterRseq,
+    /// A handler of a thread that its tracer steps.
+    Stepped {
+        rseq: bool,
+    },
 }
 
 /// If a system call replaced the mask and no handler runs, the old mask comes back now.
@@ -260,7 +271,13 @@ fn take_traced<'a>(
         shared = task.process.signals.lock();
         own = task.signals.lock_under(&shared);
     }
-    act(task, shared, own, caught, handler)
+    let next = act(task, shared, own, caught, handler)?;
+    Some(match task.trace.steps() {
+        true => Next::Stepped {
+            rseq: matches!(next, Next::HandlerAfterRseq),
+        },
+        false => next,
+    })
 }
 
 /// [`take`] for a thread whose `struct rseq` may need work before the handler.
@@ -314,9 +331,10 @@ fn settle_call(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
     }
 }
 
-/// Builds the signal frame, so that the thread enters the handler when it returns to user mode.
+/// Builds the signal frame, so that the thread enters the handler when it returns to user mode. `false`:
+/// there was no room for it.
 #[inline(always)]
-fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
+fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) -> bool {
     let sig = caught.info.signal();
     let flags = caught.action.flags;
     frame.forget_syscall();
@@ -342,8 +360,20 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
         stack_top,
         altstack: (altstack.sp, shown_flags(&altstack, sp), altstack.size),
     };
-    if arch::setup(frame, &delivery).is_err() {
+    let built = arch::setup(frame, &delivery).is_ok();
+    if !built {
         no_room(task, caught);
+    }
+    built
+}
+
+/// [`enter_handler`] of a thread that its tracer steps: it stops at the handler's entry.
+#[cold]
+#[inline(never)]
+fn enter_stepped(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
+    let stops = ptrace::before_handler(task, frame);
+    if enter_handler(task, frame, caught) && stops {
+        ptrace::handler_entered(task, frame);
     }
 }
 

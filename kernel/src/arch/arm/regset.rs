@@ -83,7 +83,7 @@ pub fn user_word(offset: usize) -> Option<(usize, usize)> {
 }
 
 /// Whether the processor steps: it cannot.
-pub fn stepping(_: &mut Frame, _: bool) -> Option<bool> {
+pub fn stepping(_: &mut Frame, _: &mut Context, _: bool) -> Option<bool> {
     None
 }
 

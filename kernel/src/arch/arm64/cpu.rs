@@ -64,8 +64,8 @@ pub fn init() {
         // Floating point for everyone; SVE and SME trap, so that no program comes to have state that is not
         // switched.
         sysreg::write!("cpacr_el1", 3u64 << 20);
-        // No debug, and user mode's debug communication channel traps.
-        sysreg::write!("mdscr_el1", 1u64 << 12);
+        // The lock that keeps debug exceptions off is closed after a reset.
+        sysreg::write!("oslar_el1", 0u64);
         if counts {
             sysreg::write!("pmuserenr_el0", 0u64);
         }
@@ -78,7 +78,20 @@ pub fn init() {
             core::arch::asm!(".inst {}", const MSR_PAN | 1 << 8, options(nostack, preserves_flags));
         }
     }
+    step_user(false);
     sysreg::isb();
+}
+
+/// Single steps in user mode of this CPU: on only for a thread that is stepped. The switch to it turns them
+/// on. Another thread's first step turns them off, which costs that thread nothing but time.
+#[cold]
+pub fn step_user(on: bool) {
+    /// `MDSCR_EL1`: user mode's debug communication channel traps; single steps.
+    const TDCC: u64 = 1 << 12;
+    const SS: u64 = 1;
+    // SAFETY: in the kernel there are no debug exceptions (`MDSCR_EL1.KDE`), and on a step in user mode that
+    // nobody asked for the exception's handler calls this.
+    unsafe { sysreg::write!("mdscr_el1", TDCC | if on { SS } else { 0 }) };
 }
 
 /// A mask that keeps the four-bit fields of an identification register that begin at these bits.

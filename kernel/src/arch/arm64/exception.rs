@@ -6,8 +6,10 @@ use super::switch::Fault;
 use super::{emulate, sysreg, uaccess};
 use crate::arch::nofault::is_nofault;
 use crate::mm::Prot;
+use crate::sched::entity::with_current_context;
 use crate::signal::info::code::{self, *};
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
+use crate::task::ptrace::left_step;
 use crate::{signal, threshold};
 
 /// Exception classes (Arm ARM, `ESR_EL1.EC`).
@@ -196,6 +198,11 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
         class::FP_EXCEPTION => (SIGFPE, float_code(syndrome.esr), pc),
         class::BREAKPOINT_USER => (SIGTRAP, TRAP_HWBKPT, pc),
         class::WATCHPOINT_USER => (SIGTRAP, TRAP_HWBKPT, syndrome.address()),
+        class::STEP_USER if !with_current_context(|context| context.steps) => {
+            // It was another thread, before this one came to the CPU.
+            return super::cpu::step_user(false);
+        }
+        class::STEP_USER if left_step(frame) => return,
         class::STEP_USER => (SIGTRAP, TRAP_TRACE, pc),
         class::BRK64 => (SIGTRAP, TRAP_BRKPT, pc),
         // SVE, SME and the like trap because their state is not switched: to programs they are not there.

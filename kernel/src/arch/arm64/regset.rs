@@ -2,7 +2,7 @@
 //! number.
 
 use super::frame::Frame;
-use super::signal::sanitize_pstate;
+use super::signal::{PSTATE_SS, sanitize_pstate};
 use super::switch::Context;
 use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
 use limen_linux_abi::Errno;
@@ -94,9 +94,14 @@ pub fn user_word(_: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Whether the processor steps: it is not told to yet.
-pub fn stepping(_: &mut Frame, _: bool) -> Option<bool> {
-    None
+/// Whether the processor steps: after the next instruction in user mode there is an exception. Changes it if
+/// `step` says so; returns how it was. When the thread is switched to, its CPU learns of it.
+pub fn stepping(frame: &mut Frame, context: &mut Context, step: bool) -> Option<bool> {
+    frame.pstate &= !PSTATE_SS;
+    if step {
+        frame.pstate |= PSTATE_SS;
+    }
+    Some(core::mem::replace(&mut context.steps, step))
 }
 
 /// At a stop at a system call x7 says whether it is the entry (0) or the exit (1).

@@ -170,8 +170,10 @@ fn restore_fpsimd(at: usize) -> Result<(), Errno> {
     }
 }
 
+/// The next instruction is a single step.
+pub const PSTATE_SS: usize = 1 << 21;
 /// Bits of `PSTATE` that mean nothing at EL0, or that only the kernel may use: dropped.
-const PSTATE_DROPPED: usize = 0xffff_ffff_0000_0000 | 3 << 26 | 3 << 22 | 0xff << 13 | 1 << 5;
+const PSTATE_DROPPED: usize = 0xffff_ffff_0000_0000 | 3 << 26 | 3 << 22 | PSTATE_SS | 0xff << 13 | 1 << 5;
 
 /// Makes a user-supplied processor state safe. `false` if it asked for what it may not have; then only the
 /// conditions are left.

@@ -1,8 +1,8 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage. When
 //! floating-point registers are saved and loaded is `sched::float`'s business (eager policy).
 
-use super::cpus;
 use super::frame::{FRAME_SIZE, Frame};
+use super::{cpu, cpus};
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use crate::task::ThreadInfo;
@@ -45,6 +45,8 @@ pub struct Context {
     pub(super) float: Float<FpState>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
+    /// It is single-stepped.
+    pub(super) steps: bool,
 }
 
 /// The thread that boots: the boot CPU's until the scheduler has made a proper one.
@@ -150,6 +152,7 @@ impl Context {
             resume: Resume::BEHIND,
             float: Float::new(FpState::ZERO),
             fault: Fault::NONE,
+            steps: false,
         }
     }
 
@@ -211,6 +214,9 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
     unsafe {
         (*prev).float.leave();
         (*next).float.arrive(local, next.cast());
+        if (*next).steps {
+            cpu::step_user(true);
+        }
         asm!(
             "mov    x10, sp",
             "mrs    x11, tpidr_el0",

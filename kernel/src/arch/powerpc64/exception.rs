@@ -9,6 +9,7 @@ use super::{cpus, emulate, interrupt, irq, pid, stack, switch, time, uaccess};
 use crate::mm::Prot;
 use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+use crate::task::ptrace::left_step;
 use crate::{signal, threshold};
 use core::arch::asm;
 use core::ops::Range;
@@ -188,7 +189,7 @@ fn other(frame: &mut Frame) {
         },
         vector::TRACE => {
             frame.msr &= !spr::MSR_STEP;
-            if crate::task::current().trace.take_left_step() {
+            if left_step(frame) {
                 return;
             }
             (SIGTRAP, TRAP_TRACE, nip)

@@ -160,7 +160,7 @@ pub fn user_word(offset: usize) -> Option<(usize, usize)> {
 
 /// Whether the processor steps: after the next instruction in user mode there is a trap. Changes it if
 /// `step` says so; returns how it was.
-pub fn stepping(frame: &mut Frame, step: bool) -> Option<bool> {
+pub fn stepping(frame: &mut Frame, _: &mut Context, step: bool) -> Option<bool> {
     let was = frame.msr & MSR_STEP != 0;
     frame.msr &= !MSR_STEP;
     if step {

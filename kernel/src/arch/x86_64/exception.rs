@@ -136,8 +136,7 @@ fn debug(frame: &mut Frame) {
         frame.eflags &= !EFLAGS_TF;
         return;
     }
-    if crate::task::current().trace.take_left_step() {
-        super::regset::stepping(frame, false);
+    if crate::task::ptrace::left_step(frame) {
         return;
     }
     // The flag stays: user mode set it, and steps on.

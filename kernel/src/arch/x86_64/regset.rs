@@ -235,7 +235,7 @@ pub fn user_word(offset: usize) -> Option<(usize, usize)> {
 
 /// Whether the processor steps: after the next instruction in user mode there is a trap. Changes it if
 /// `step` says so; returns how it was. `None`: it cannot.
-pub fn stepping(frame: &mut Frame, step: bool) -> Option<bool> {
+pub fn stepping(frame: &mut Frame, _: &mut Context, step: bool) -> Option<bool> {
     let was = frame.eflags & EFLAGS_TF != 0;
     if was != step {
         frame.mark_changed();

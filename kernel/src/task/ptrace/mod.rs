@@ -21,11 +21,13 @@ pub(in crate::task) use links::{
     thread_ends, tracer_ends,
 };
 pub use stop::{
-    before_delivery, call_enter, call_exit, event, exec, interrupt, kills, listen, notify, resume, seccomp,
-    trap,
+    before_delivery, before_handler, call_enter, call_exit, event, exec, handler_entered, interrupt, kills,
+    listen, notify, resume, seccomp, trap,
 };
 
 use super::Task;
+use crate::arch::{frame::Frame, regset};
+use crate::sched::entity::with_current_context;
 use crate::signal::{ProcessSignals, SigInfo};
 use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock};
 use alloc::sync::{Arc, Weak};
@@ -182,7 +184,7 @@ impl Trace {
         self.step.swap(step::NONE, Ordering::Relaxed) != step::NONE
     }
     /// Whether one has.
-    pub(in crate::task) fn steps(&self) -> bool {
+    pub fn steps(&self) -> bool {
         self.step.load(Ordering::Relaxed) != step::NONE
     }
     /// The thread no longer has the tracer that set the trap flag.
@@ -212,6 +214,16 @@ impl Trace {
     pub fn may_gain(&self) -> bool {
         !self.is_traced() || self.state.lock().privileged
     }
+}
+
+/// The running thread, with the registers `frame`, has trapped after a step: whether its tracer has gone
+/// since it asked for that. Then nobody is to hear of it.
+pub fn left_step(frame: &mut Frame) -> bool {
+    let left = crate::task::current().trace.take_left_step();
+    if left {
+        with_current_context(|context| regset::stepping(frame, context, false));
+    }
+    left
 }
 
 impl State {

@@ -1,9 +1,9 @@
 //! Stops: a tracee stops for its tracer, is made to, and goes on.
 
-use super::{Event, Options, Stop};
+use super::{Event, Options, Stop, left_step};
 use crate::arch::frame::Frame;
 use crate::arch::regset;
-use crate::sched::{self, TaskState};
+use crate::sched::{self, TaskState, entity::with_current_context};
 use crate::signal::{
     self, ActionFlags, Besides, IGNORE, SIGCHLD, SIGTRAP, SigInfo, info::code, stop as job_control,
 };
@@ -311,14 +311,29 @@ pub fn call_enter(frame: &mut Frame) -> bool {
 /// The stop behind a system call; `step`: a single step over it instead.
 #[cold]
 pub fn call_exit(frame: &mut Frame, step: bool) {
-    if step && current().trace.take_left_step() {
-        // The tracer has gone since it was decided that this stops.
-        regset::stepping(frame, false);
-    } else if step {
+    if step && !left_step(frame) {
         signal::force_fault(SIGTRAP, code::TRAP_TRACE, frame.ip());
-    } else {
+    } else if !step {
         call(&current(), frame, CALL_EXIT);
     }
+}
+
+/// The running thread is about to enter a handler: whether it is stepped. The handler's frame does not say
+/// so.
+pub fn before_handler(task: &CurrentTask, frame: &mut Frame) -> bool {
+    let steps = task.trace.take_step();
+    if steps {
+        with_current_context(|context| regset::stepping(frame, context, false));
+    }
+    steps && task.trace.is_traced()
+}
+
+/// It is stepped and has entered a handler: the step is done.
+#[cold]
+pub fn handler_entered(task: &CurrentTask, frame: &mut Frame) {
+    black_box(&mut *frame);
+    stop_for(task, SIGTRAP as i32, 0, false);
+    black_box(frame);
 }
 
 /// A seccomp filter wants the tracer to decide about the call in `frame`. Returns whether it goes on: `None`,

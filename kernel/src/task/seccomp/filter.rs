@@ -112,6 +112,11 @@ impl Filter {
         self.log
     }
 
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// Who is told of the calls about which it does not decide.
     pub fn listener(&self) -> Option<&Arc<Listener>> {
         self.listener.as_ref()
