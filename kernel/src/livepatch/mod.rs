@@ -1,8 +1,8 @@
 //! Live patching (`docs/livepatch.md`): modules replace functions of the running kernel and of other modules.
 //!
-//! * [`patch`]: patches, and how one comes and goes: the transition, in which each thread changes over when
+//! * `patch`: patches, and how one comes and goes: the transition, in which each thread changes over when
 //!   it is in none of the functions (`task::patch`; what a function does is `ftrace::patch`'s);
-//! * [`files`]: `/sys/kernel/livepatch`.
+//! * `files` has `/sys/kernel/livepatch`.
 //!
 //! Modules enable patches (`module::interface`).
 

@@ -132,7 +132,7 @@ pub fn try_all(is_inside: &(impl Fn(usize) -> bool + Sync)) -> bool {
 /// All change over at once, wherever they are. May sleep.
 pub fn force() {
     let _walking = WALKING.lock();
-    each(|task| change(task));
+    each(change);
 }
 
 /// Those that have not changed over and are asleep are woken, as by a signal that is none, so that they come
