@@ -286,13 +286,16 @@ impl Source {
     /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
-        const FOLDERS: [&str; 6] = [
+        const FOLDERS: [&str; 9] = [
             "rseq",
             "membarrier",
             "futex",
             "seccomp",
             "syscall_user_dispatch",
             "ftrace",
+            "ptrace",
+            "sigaltstack",
+            "x86",
         ];
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;
