@@ -346,9 +346,8 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     Sent::Queued
 }
 
-/// `SIGKILL` was sent to a process that ends already: its traced threads do not stop for their tracers before
-/// they end, or no longer. On Linux they stay until the tracer lets them go on; two that trace each other could
-/// never be ended.
+/// `SIGKILL` was sent to a process that ends already: stops of its traced threads for their tracers are over.
+/// On Linux they stay until the tracer lets them go on; two that trace each other could never be ended.
 #[cold]
 fn end_last_stops(process: &Process, shared: &Shared<'_>) {
     for task in process.threads_under(shared).iter() {
