@@ -401,7 +401,8 @@ static pid_t sharing(unsigned long flags) {
 
 static int pauses(void *arg) {
     (void)arg;
-    for (;;) pause();
+    while (pause() < 0) continue;
+    return 0;
 }
 
 /* One that shares the memory, and so needs a stack of its own. */

@@ -49,6 +49,7 @@
 #define PATIENCE 30   /* looks without a call after which a worker is killed */
 #define DESCRIPTORS 28 /* a few more than `descriptors` opens */
 #define MERCY 60     /* seconds within which a killed worker must be gone */
+#define LOOKS 100    /* looks behind that before one that is not is a failure */
 
 struct shared {
     volatile uint32_t made[WORKERS]; /* calls of the running worker */
@@ -546,9 +547,10 @@ static void look_after(int slot) {
  */
 static int sweep(void) {
     time_t began = now();
-    int left = 0;
+    int left = 0, looks = 0;
     while (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD) {
-        int late = now() - began > MERCY;
+        /* Time alone is no proof: the host may have stood still. */
+        int late = now() - began > MERCY && ++looks > LOOKS;
         DIR *proc = opendir("/proc");
         struct dirent *entry;
         while (proc && (entry = readdir(proc))) {

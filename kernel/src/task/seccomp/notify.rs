@@ -199,21 +199,17 @@ impl Listener {
         };
         self.queue.wake_all();
         let answer = self.await_answer(id, &wait);
-        let (waiting, adding) = {
+        let next = || {
             let mut state = self.state.lock();
-            let waiting = state.at(id).map(|at| state.list.remove(at));
-            (waiting, state.adding_of(id).map(|at| state.adding.remove(at)))
+            state.adding_of(id).map(|at| state.adding.remove(at).1)
         };
-        drop(waiting);
-        let mut next = adding;
-        while let Some((_, adding)) = next {
+        while let Some(adding) = next() {
             adding.finish(Err(Errno::ESRCH));
-            let mut state = self.state.lock();
-            next = state.adding_of(id).map(|at| state.adding.remove(at));
         }
         answer
     }
 
+    /// Sleeps until there is an answer. Then, or after an error, the call is on the list no more.
     fn await_answer(&self, id: u64, wait: &WaitQueue) -> Result<Answer, Errno> {
         loop {
             let killable = self.is_killable(id);
@@ -229,22 +225,24 @@ impl Listener {
                 true => wait.wait_until_killable(there_is_news),
                 false => wait.wait_until(there_is_news),
             };
-            if let Err(errno) = woken {
-                // The supervisor may have received the call, and even answered it, since the sleep began.
-                if !killable && self.is_killable(id) {
-                    continue;
-                }
-                return Err(errno);
-            }
-            if self.add_file(id) {
+            if woken.is_ok() && self.add_file(id) {
                 continue;
             }
             let mut state = self.state.lock();
-            let waiting = state.find(id).ok_or(Errno::ENOSYS)?;
-            waiting.again = false;
-            if let Phase::Replied(answer) = waiting.phase {
-                return Ok(answer);
-            }
+            let at = state.at(id).ok_or(Errno::ENOSYS)?;
+            state.list[at].again = false;
+            let result = match (woken, state.list[at].phase) {
+                // A supervisor has received it since the sleep began, and perhaps answered it: it is decided
+                // here, under the lock, that it does or that the call is gone.
+                (Err(_), Phase::Sent | Phase::Replied(_)) if self.killable && !killable => continue,
+                (Err(errno), _) => Err(errno),
+                (Ok(()), Phase::Replied(answer)) => Ok(answer),
+                (Ok(()), _) => continue,
+            };
+            let waiting = state.list.remove(at);
+            drop(state);
+            drop(waiting);
+            return result;
         }
     }
 
