@@ -62,10 +62,9 @@ pub fn enter(frame: &Frame, number: isize) {
     if let Ok(index) = usize::try_from(number)
         && let Some(event) = list::of_call(index, End::Enter)
         && let list::Which::Call(_, call) = event.which
+        && event.is_wanted()
     {
-        if event.is_wanted() {
-            begins(event, &call, number, &arguments);
-        }
+        begins(event, &call, number, &arguments);
     }
 }
 

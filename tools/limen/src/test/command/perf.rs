@@ -64,7 +64,7 @@ pub(super) fn ftrace(context: &Context, arch: Arch) -> Result<Verdict> {
     check("no times", has(5, &["DURATION", "############"]), all)?;
     check(
         "a name that does not exist is taken",
-        has(6, &["no_such_function"]),
+        has(6, &["failed to set tracing filters"]),
         all,
     )?;
     check(
