@@ -59,14 +59,14 @@ impl Halves {
             }
         }
         match flow {
-            Flow::Next => return self.next(word, address),
+            Flow::Next | Flow::ReturnIf => return self.next(word, address),
             Flow::Branch(target) => self.take_along(address, target),
             Flow::Jump(target) => {
                 self.take_along(address, target);
                 self.registers = Registers::default();
             }
             Flow::Call(_) | Flow::IndirectCall => self.forget(!self.pairs.kept_by_calls()),
-            Flow::IndirectJump | Flow::End => self.registers = Registers::default(),
+            Flow::IndirectJump | Flow::Return | Flow::End => self.registers = Registers::default(),
         }
         match flow {
             Flow::Jump(target) | Flow::Branch(target) | Flow::Call(target) => Some(target),

@@ -41,10 +41,10 @@ fn flow(word: u32, address: u64) -> Flow {
         };
     }
     // A conditional return or jump may also continue with the next instruction.
-    let end = if condition == ALWAYS {
-        Flow::End
+    let (back, end) = if condition == ALWAYS {
+        (Flow::Return, Flow::End)
     } else {
-        Flow::Next
+        (Flow::ReturnIf, Flow::Next)
     };
     let register = word & 0xf;
     match word {
@@ -54,7 +54,7 @@ fn flow(word: u32, address: u64) -> Flow {
         },
         _ if word & 0x0f00_0000 == 0x0b00_0000 => Flow::Call(target()),
         // BX, BLX (register)
-        _ if word & 0x0fff_fff0 == 0x012f_ff10 && register == LR => end,
+        _ if word & 0x0fff_fff0 == 0x012f_ff10 && register == LR => back,
         _ if word & 0x0fff_fff0 == 0x012f_ff10 => Flow::IndirectJump,
         _ if word & 0x0fff_fff0 == 0x012f_ff30 => Flow::IndirectCall,
         // UDF
@@ -62,8 +62,10 @@ fn flow(word: u32, address: u64) -> Flow {
         // LDM with the program counter: a return from the stack, or from an exception
         _ if word & 0x0e10_8000 == 0x0810_8000 => {
             let exception = word & 1 << 22 != 0;
-            if (word >> 16) & 0xf == SP || exception {
+            if exception {
                 end
+            } else if (word >> 16) & 0xf == SP {
+                back
             } else {
                 Flow::IndirectJump
             }
@@ -71,7 +73,7 @@ fn flow(word: u32, address: u64) -> Flow {
         // LDR into the program counter; bits 25 and 4 together are media instructions
         _ if word & 0x0c10_f000 == 0x0410_f000 && word & 0x0200_0010 != 0x0200_0010 => {
             if (word >> 16) & 0xf == SP {
-                end
+                back
             } else {
                 Flow::IndirectJump
             }
@@ -84,8 +86,10 @@ fn flow(word: u32, address: u64) -> Flow {
         {
             let exception = word & 1 << 20 != 0;
             let from_lr = word & 0x0fff_ffff == 0x01a0_f00e;
-            if exception || from_lr {
+            if exception {
                 end
+            } else if from_lr {
+                back
             } else {
                 Flow::IndirectJump
             }
@@ -106,20 +110,20 @@ mod tests {
         assert_eq!(flow(0x0aff_fffe), Flow::Branch(0xc000_1000));
         assert_eq!(flow(0xebff_fffd), Flow::Call(0xc000_0ffc));
         // bx lr; bxne lr; bx r3; blx r3
-        assert_eq!(flow(0xe12f_ff1e), Flow::End);
-        assert_eq!(flow(0x112f_ff1e), Flow::Next);
+        assert_eq!(flow(0xe12f_ff1e), Flow::Return);
+        assert_eq!(flow(0x112f_ff1e), Flow::ReturnIf);
         assert_eq!(flow(0xe12f_ff13), Flow::IndirectJump);
         assert_eq!(flow(0xe12f_ff33), Flow::IndirectCall);
         // pop {r4, pc}; ldmia sp, {r0-pc}^; ldmia r0, {r1, pc}; pop {pc}; ldr pc, [pc, #4]
-        assert_eq!(flow(0xe8bd_8010), Flow::End);
+        assert_eq!(flow(0xe8bd_8010), Flow::Return);
         assert_eq!(flow(0xe8dd_ffff), Flow::End);
         assert_eq!(flow(0xe890_8002), Flow::IndirectJump);
-        assert_eq!(flow(0xe49d_f004), Flow::End);
+        assert_eq!(flow(0xe49d_f004), Flow::Return);
         assert_eq!(flow(0xe59f_f004), Flow::IndirectJump);
         // movs pc, lr; subs pc, lr, #4; mov pc, lr; add pc, pc, r0, lsl #2; mov pc, r3
         assert_eq!(flow(0xe1b0_f00e), Flow::End);
         assert_eq!(flow(0xe25e_f004), Flow::End);
-        assert_eq!(flow(0xe1a0_f00e), Flow::End);
+        assert_eq!(flow(0xe1a0_f00e), Flow::Return);
         assert_eq!(flow(0xe08f_f100), Flow::IndirectJump);
         assert_eq!(flow(0xe1a0_f003), Flow::IndirectJump);
         // rfeia sp!; udf #0; nop; msr cpsr_c, #0xd3; svc; mul r0, r1, r2; cpsid i; dsb

@@ -32,6 +32,7 @@ pub(crate) fn decode(code: &[u8], address: u64) -> Step {
         match (word >> 21) & 0b111 {
             0b000 => Flow::IndirectJump,
             0b001 => Flow::IndirectCall,
+            0b010 => Flow::Return,
             _ => Flow::End,
         }
     } else if word & 0xffe0_001f == 0xd420_0000 || word & 0xffff_0000 == 0 {
@@ -60,7 +61,7 @@ mod tests {
         assert_eq!(flow(0x3607_ffe1), Flow::Branch(0xffc));
         assert_eq!(flow(0xd61f_0200), Flow::IndirectJump);
         assert_eq!(flow(0xd63f_0100), Flow::IndirectCall);
-        assert_eq!(flow(0xd65f_03c0), Flow::End);
+        assert_eq!(flow(0xd65f_03c0), Flow::Return);
         assert_eq!(flow(0xd69f_03e0), Flow::End);
         assert_eq!(flow(0xd420_0020), Flow::End);
         assert_eq!(flow(0xd503_201f), Flow::Next);

@@ -43,7 +43,11 @@ pub(crate) enum Flow {
     IndirectJump,
     /// A call through a register or memory.
     IndirectCall,
-    /// Return, exception return, trap: the path ends.
+    /// A return to the caller.
+    Return,
+    /// A return to the caller, or the next instruction.
+    ReturnIf,
+    /// An exception return, a trap, or what is no instruction: the path ends.
     End,
 }
 
@@ -208,6 +212,32 @@ fn jumps(file: &object::File<'_>) -> Result<BTreeMap<u64, u64>> {
         .collect())
 }
 
+/// Whether nothing in the function around `address` returns to its caller or leaves it by a jump. What lies behind a call of
+/// such a function belongs to another path.
+fn never_returns(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, address: u64) -> bool {
+    let start = image
+        .names
+        .range(..=address)
+        .next_back()
+        .map_or(address, |(&start, _)| start);
+    let end = image
+        .names
+        .range(address + 1..)
+        .next()
+        .map_or(image.range.end, |(&end, _)| end);
+    let extent = start..end.min(image.range.end);
+    let mut at = start;
+    while extent.contains(&at) {
+        let step = decode(&image.code[(at - image.range.start) as usize..], at);
+        match step.flow {
+            Flow::Return | Flow::ReturnIf | Flow::IndirectJump => return false,
+            Flow::Jump(target) | Flow::Branch(target) if !extent.contains(&target) => return false,
+            _ => at += step.length,
+        }
+    }
+    true
+}
+
 /// Follows every path from `start`, which begins with the state not established.
 fn walk(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, start: u64, errors: &mut BTreeSet<String>) {
     let mut seen = HashSet::new();
@@ -237,11 +267,13 @@ fn walk(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, start: u64, errors: &
                 None => step.flow,
             };
             match flow {
-                Flow::Next => {}
-                Flow::End => break,
+                Flow::Next | Flow::ReturnIf => {}
+                Flow::Return | Flow::End => break,
                 Flow::Call(target) => {
                     if !image.range.contains(&target) {
                         complain(format!("calls {}", image.name(target)));
+                    } else if never_returns(image, decode, target) {
+                        break;
                     }
                 }
                 Flow::IndirectCall => complain("calls through a pointer".into()),
@@ -290,18 +322,41 @@ mod tests {
         readers: &[u64],
         jumps: &[(u64, u64)],
     ) -> Vec<String> {
-        let code: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let image = Image {
-            range: 0x1000..0x1000 + code.len() as u64,
-            code: &code,
+        let code = bytes(words);
+        let names = BTreeMap::from([(0x1000, "stub".to_string()), (0x8000, "outside".to_string())]);
+        errors(&Image {
             begin: begin.iter().copied().collect(),
             end: end.iter().copied().collect(),
             readers: readers.iter().copied().collect(),
             jumps: jumps.iter().copied().collect(),
-            names: BTreeMap::from([(0x1000, "stub".to_string()), (0x8000, "outside".to_string())]),
-        };
+            ..image(&code, names)
+        })
+    }
+
+    fn run_with_names(words: &[u32], names: BTreeMap<u64, String>) -> Vec<String> {
+        errors(&image(&bytes(words), names))
+    }
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    /// One without marks.
+    fn image(code: &[u8], names: BTreeMap<u64, String>) -> Image<'_> {
+        Image {
+            range: 0x1000..0x1000 + code.len() as u64,
+            code,
+            begin: BTreeSet::new(),
+            end: BTreeSet::new(),
+            readers: BTreeSet::new(),
+            jumps: BTreeMap::new(),
+            names,
+        }
+    }
+
+    fn errors(image: &Image<'_>) -> Vec<String> {
         let mut errors = BTreeSet::new();
-        walk(&image, arm64::decode, 0x1000, &mut errors);
+        walk(image, arm64::decode, 0x1000, &mut errors);
         errors.into_iter().collect()
     }
 
@@ -348,6 +403,20 @@ mod tests {
         let found = |at: u64| run_with_all(&code, &[0x1004], &[], &[], &[(at, 0x100c)]);
         assert_eq!(found(0x1000), ["stub+0xc: calls outside+0x0"]);
         assert!(found(0x1004).is_empty());
+    }
+
+    #[test]
+    fn calls_that_never_return_end_a_path() {
+        // The call goes to the function at 0x100c, which traps, jumps to itself, or returns.
+        for (word, returns) in [(0xd420_0020, false), (0x1400_0000, false), (RET, true)] {
+            let code = [bl(0x1000, 0x100c), bl(0x1004, 0x8000), RET, word];
+            let names = BTreeMap::from([
+                (0x1000, "stub".to_string()),
+                (0x100c, "end".to_string()),
+                (0x8000, "outside".to_string()),
+            ]);
+            assert_eq!(!run_with_names(&code, names).is_empty(), returns, "{word:#x}");
+        }
     }
 
     #[test]

@@ -40,7 +40,8 @@ fn flow(word: u32, address: u64) -> Flow {
         19 => match (word >> 1) & 0x3ff {
             // bclr; bcctr, bctar
             16 | 528 | 560 if links => Flow::IndirectCall,
-            16 if always => Flow::End,
+            16 if always => Flow::Return,
+            16 => Flow::ReturnIf,
             528 | 560 => Flow::IndirectJump,
             // rfid, rfscv, hrfid
             18 | 82 | 274 => Flow::End,
@@ -69,8 +70,8 @@ mod tests {
         assert_eq!(flow(0x4280_0010), Flow::Jump(0x1010));
         assert_eq!(flow(0x429f_0005), Flow::Next);
         // blr; beqlr; blrl; bctr; bctrl
-        assert_eq!(flow(0x4e80_0020), Flow::End);
-        assert_eq!(flow(0x4d82_0020), Flow::Next);
+        assert_eq!(flow(0x4e80_0020), Flow::Return);
+        assert_eq!(flow(0x4d82_0020), Flow::ReturnIf);
         assert_eq!(flow(0x4e80_0021), Flow::IndirectCall);
         assert_eq!(flow(0x4e80_0420), Flow::IndirectJump);
         assert_eq!(flow(0x4e80_0421), Flow::IndirectCall);

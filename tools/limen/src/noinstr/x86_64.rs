@@ -1,7 +1,7 @@
 //! Flow of control of x86-64 instructions, from the `iced-x86` decoder.
 
 use super::{Flow, Step};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 /// Decodes the instruction at `address`.
 pub(crate) fn decode(code: &[u8], address: u64) -> Step {
@@ -14,6 +14,7 @@ pub(crate) fn decode(code: &[u8], address: u64) -> Step {
         FlowControl::Call => Flow::Call(instruction.near_branch_target()),
         FlowControl::IndirectBranch => Flow::IndirectJump,
         FlowControl::IndirectCall => Flow::IndirectCall,
+        FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => Flow::Return,
         FlowControl::Return | FlowControl::Exception => Flow::End,
     };
     Step {
@@ -39,7 +40,7 @@ mod tests {
         assert_eq!(flow(&[0x74, 0x02]), Flow::Branch(0x1004));
         assert_eq!(flow(&[0xff, 0xd0]), Flow::IndirectCall);
         assert_eq!(flow(&[0xff, 0xe0]), Flow::IndirectJump);
-        assert_eq!(flow(&[0xc3]), Flow::End);
+        assert_eq!(flow(&[0xc3]), Flow::Return);
         assert_eq!(flow(&[0x48, 0xcf]), Flow::End);
         assert_eq!(flow(&[0x0f, 0x0b]), Flow::End);
         // sysretq
