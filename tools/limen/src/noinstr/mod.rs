@@ -212,8 +212,8 @@ fn jumps(file: &object::File<'_>) -> Result<BTreeMap<u64, u64>> {
         .collect())
 }
 
-/// Whether nothing in the function around `address` returns to its caller or leaves it by a jump. What lies behind a call of
-/// such a function belongs to another path.
+/// Whether nothing in the function around `address` returns to its caller or leaves it by a jump. What lies
+/// behind a call of such a function belongs to another path.
 fn never_returns(image: &Image<'_>, decode: fn(&[u8], u64) -> Step, address: u64) -> bool {
     let start = image
         .names
