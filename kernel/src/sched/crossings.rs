@@ -3,6 +3,7 @@
 //! cost an instruction that does nothing then, at each place where something is counted.
 
 use crate::arch::jump_table::is_on;
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use limen_entry::Crossing;
 use limen_trace_events::events;
@@ -37,19 +38,15 @@ impl Crossings {
     }
 }
 
-/// Counts something, if that is wanted. Any context in which code may be instrumented.
+/// Counts something, if that is wanted. Any context in which code may be instrumented. It calls nothing, so that
+/// the code around it has its registers for itself.
 #[inline(always)]
 pub fn count<const WHAT: usize>() {
     if is_on::<KEY>() {
-        add(WHAT);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn add(what: usize) {
-    if super::ready() {
-        // An interrupt, or another CPU to which the thread is moved just now, may count at the same time.
-        super::this_cpu().crossings.0[what].fetch_add(1, Relaxed);
+        cold_path();
+        if super::ready() {
+            // An interrupt, or another CPU to which the thread is moved just now, may count at the same time.
+            super::this_cpu().crossings.0[WHAT].fetch_add(1, Relaxed);
+        }
     }
 }
