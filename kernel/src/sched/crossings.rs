@@ -38,8 +38,8 @@ impl Crossings {
     }
 }
 
-/// Counts something, if that is wanted. Any context in which code may be instrumented. It calls nothing, so that
-/// the code around it has its registers for itself.
+/// Counts something, if that is wanted. Any context in which code may be instrumented. It calls nothing, so
+/// that the code around it has its registers for itself.
 #[inline(always)]
 pub fn count<const WHAT: usize>() {
     if is_on::<KEY>() {
