@@ -57,6 +57,17 @@ pub fn size(name: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// A word that says yes or no, by its first letters (`1`, `y`, `t`, `on`; `0`, `n`, `f`, `of`), as Linux
+/// reads them. `None`: it says neither.
+pub fn truth(word: &str) -> Option<bool> {
+    let mut letters = word.bytes().map(|letter| letter.to_ascii_lowercase());
+    match (letters.next()?, letters.next()) {
+        (b'1' | b'y' | b't', _) | (b'o', Some(b'n')) => Some(true),
+        (b'0' | b'n' | b'f', _) | (b'o', Some(b'f')) => Some(false),
+        _ => None,
+    }
+}
+
 /// Whether the word `name` was given, without a value.
 pub fn flag(name: &str) -> bool {
     words().any(|w| w == name)

@@ -421,8 +421,21 @@ impl FileOps for TextFile {
         read_from(file, pos, |pos| self.read_at(dst, pos))
     }
     fn write(&self, _: &File, src: &mut IoSrc<'_>, _: Option<u64>) -> SysResult {
-        let store = self.store.as_ref().ok_or(Errno::EIO)?;
-        let len = src.remaining();
+        let result = proc_reg_write(self.store.as_ref(), src);
+        Errno::from_return_value(result as usize).map_or(Ok(result as usize), Err)
+    }
+    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
+        seek(file, offset, whence)
+    }
+}
+
+/// A program writes to a text file: how many bytes, or an error number below zero. A function of its own with
+/// such a value, so that a tracer of Linux's function (`funcgraph-retval`) is shown the same.
+#[inline(never)]
+fn proc_reg_write(store: Option<&Store>, src: &mut IoSrc<'_>) -> isize {
+    let len = src.remaining();
+    let mut write = || {
+        let store = store.ok_or(Errno::EIO)?;
         if len > STORE_MAX {
             return Err(Errno::EINVAL);
         }
@@ -431,11 +444,11 @@ impl FileOps for TextFile {
         while n < len {
             n += src.take(&mut bytes[n..])?;
         }
-        store(&bytes)?;
-        Ok(len)
-    }
-    fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64, Errno> {
-        seek(file, offset, whence)
+        store(&bytes)
+    };
+    match write() {
+        Ok(()) => len as isize,
+        Err(error) => error.to_return_value() as isize,
     }
 }
 

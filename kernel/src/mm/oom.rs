@@ -1,7 +1,7 @@
 //! What happens when memory runs out: caches are given back first, then the process that uses most is killed
 //! (`task::oom`).
 
-use super::{frame, heap, stack, vmap};
+use super::{frame, heap, linear, stack, vmap};
 use crate::arch::irq;
 use crate::sched::preempt;
 use crate::sync::Once;
@@ -158,6 +158,7 @@ pub(super) fn heap_is_low() {
 /// reserve, by code that may not sleep.
 pub fn before_user() {
     vmap::before_user();
+    linear::merge_put_off();
     if frame::free_in_buddy() <= frame::reserve() / 2 {
         heap_is_low();
     }

@@ -293,10 +293,10 @@ pub fn alloc(pages: usize, zone: Zone) -> *mut u8 {
 }
 
 /// Changes what `pages` pages from `addr` on allow; they are in one area with frames of its own, and the
-/// caller's. Code in pages that can be executed from now on is what memory holds. When it returns no CPU
+/// caller's; `why` is counted. Code in pages that can be executed from now on is what memory holds. When it returns no CPU
 /// uses the former permissions. May wait for other CPUs: interrupts on, no spinlock held. `EINVAL`: there is
 /// no such area, or they would be written and executed; `ENOMEM`: a part may have been changed.
-pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
+pub fn protect(addr: usize, pages: usize, prot: Prot, why: Reason) -> Result<(), Errno> {
     let size = pages.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
     let end = addr.checked_add(size).ok_or(Errno::EINVAL)?;
     let (write, execute) = (prot.contains(Prot::WRITE), prot.contains(Prot::EXEC));
@@ -327,17 +327,17 @@ pub fn protect(addr: usize, pages: usize, prot: Prot) -> Result<(), Errno> {
     }
     // First what is taken, then what is given: never both written and executed.
     if !execute {
-        linear::set_no_exec(addr, pages, Reason::Alias)?;
+        linear::set_no_exec(addr, pages, why)?;
     }
     if write {
-        return linear::set_writable(addr, pages, Reason::Alias);
+        return linear::set_writable(addr, pages, why);
     }
-    linear::set_read_only(addr, pages, Reason::Alias)?;
+    linear::set_read_only(addr, pages, why)?;
     if execute {
         table::for_each(mmu::kernel_root(), addr, end, |_, _, entry| {
             mmu::sync_instructions(entry.phys());
         });
-        linear::set_executable(addr, pages, Reason::Alias)?;
+        linear::set_executable(addr, pages, why)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! needs. Both can be written and nothing in them executed until the module is linked; then each part gets
 //! the permissions that are its own.
 
+use crate::mm::linear::Reason;
 use crate::mm::vmap::{self, Zone};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, Prot};
 use core::ops::Range;
@@ -142,7 +143,7 @@ impl Image {
 
     fn protect(&self, part: Part, prot: Prot) -> Result<(), Errno> {
         let (at, size) = self.parts[part as usize];
-        vmap::protect(at, size / PAGE_SIZE, prot)
+        vmap::protect(at, size / PAGE_SIZE, prot, Reason::Module)
     }
 
     /// The module is linked: code can be executed, and neither it nor constants written. May sleep.

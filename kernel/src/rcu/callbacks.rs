@@ -218,22 +218,29 @@ fn run(cpu: &'static Cpu) {
     loop {
         cpu.sleeps
             .wait_until_uninterruptible(|| cpu.due.swap(false, Ordering::AcqRel));
-        let mut ready = cpu.list.lock().take_ready();
-        let mut count = 0;
-        while let Some(link) = ready.pop() {
-            // SAFETY: `call` set it, and the grace period is over. The object may be gone afterwards.
-            unsafe {
-                if let Some(run) = (*(*link).run.get()).take() {
-                    run(link);
-                }
-            }
-            // Whoever sees that none waits sees what the callback did.
-            cpu.waiting.fetch_sub(1, Ordering::Release);
-            count += 1;
-        }
-        cpu.has_run();
-        stats::ran(count);
+        rcu_do_batch(cpu);
     }
+}
+
+/// Runs the callbacks whose grace period is over. A function of its own, so that it can be traced by Linux's
+/// name.
+#[inline(never)]
+fn rcu_do_batch(cpu: &'static Cpu) {
+    let mut ready = cpu.list.lock().take_ready();
+    let mut count = 0;
+    while let Some(link) = ready.pop() {
+        // SAFETY: `call` set it, and the grace period is over. The object may be gone afterwards.
+        unsafe {
+            if let Some(run) = (*(*link).run.get()).take() {
+                run(link);
+            }
+        }
+        // Whoever sees that none waits sees what the callback did.
+        cpu.waiting.fetch_sub(1, Ordering::Release);
+        count += 1;
+    }
+    cpu.has_run();
+    stats::ran(count);
 }
 
 /// Whether so many callbacks wait that the grace period must not take long.

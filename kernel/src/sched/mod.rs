@@ -253,8 +253,9 @@ pub(crate) fn sleep_timer(task: &Arc<Task>) -> &Timer {
 }
 
 /// The CPU's tick: charges run time, ends slices, evens out the load. Runs in the timer interrupt, interrupts
-/// off.
-pub(crate) fn sched_tick(cpu: &'static CpuData, now: u64) {
+/// off. A function of its own, so that it can be traced by Linux's name.
+#[inline(never)]
+pub(crate) fn scheduler_tick(cpu: &'static CpuData, now: u64) {
     let rq = &cpu.rq;
     rq.lock.lock();
     let inner = rq.inner();

@@ -131,9 +131,17 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         self.lock.dep.release();
         if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
-            self.lock.waiters.wake_one();
+            mutex_unlock_slowpath(&self.lock.waiters);
         }
     }
+}
+
+/// A mutex was released that others may wait for. A function of its own, so that it can be traced by Linux's
+/// name.
+#[cold]
+#[inline(never)]
+fn mutex_unlock_slowpath(waiters: &WaitQueue) {
+    waiters.wake_one();
 }
 
 impl Mutex<u64> {

@@ -233,7 +233,7 @@ pub fn timer_interrupt() {
     if base.tick.load(Ordering::Relaxed) <= now {
         base.tick.store(u64::MAX, Ordering::Relaxed);
         // Until it has been done no other CPU does its work (`sched::nohz`).
-        sched::sched_tick(cpu, raw_ns());
+        sched::scheduler_tick(cpu, raw_ns());
         base.tick_short.store(false, Ordering::Relaxed);
         tick_needed(cpu, cpu.rq.running());
     }

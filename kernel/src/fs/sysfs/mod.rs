@@ -215,10 +215,8 @@ impl Directory for Cpus {
                     ("die_cpus", line(cpu_mask)),
                     ("die_cpus_list", line(cpu_ranges)),
                 ]));
-                Some(attributes(Vec::from([
-                    ("online", line(|| "1".into())),
-                    ("topology", topology),
-                ])))
+                // No file `online`: no CPU can be taken off.
+                Some(attributes(Vec::from([("topology", topology)])))
             }
         }
     }

@@ -24,8 +24,9 @@ use super::{PAGE_SIZE, PhysAddr, kernel_map as seen};
 use crate::arch::{irq, kernel_map, mmu};
 use crate::cmdline;
 use crate::sched::{call, preempt};
-use crate::sync::IrqSpinGuard;
+use crate::sync::{IrqSpinGuard, IrqSpinLock};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use limen_entry::ThreadFlags;
 use limen_linear_map::{
     self as linear_map, Access, Change, Edit, Error, MAX_RESERVE, Map, Mapped, Report, Reserve, Step, rule,
 };
@@ -40,6 +41,8 @@ pub use tables::{count as tables, count_linear as linear_tables, in_reserve};
 pub enum Reason {
     /// `memfd_secret`.
     Secret,
+    /// Code and constants of a module.
+    Module,
     /// Memory that is read-only elsewhere.
     Alias,
     /// Blocks are not wanted at all.
@@ -53,7 +56,7 @@ pub enum Reason {
 }
 
 /// Their names, in debugfs.
-pub const REASONS: [&str; 6] = ["secret", "alias", "pages", "pagealloc", "init", "test"];
+pub const REASONS: [&str; 7] = ["secret", "module", "alias", "pages", "pagealloc", "init", "test"];
 
 static REASON_SPLITS: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
 
@@ -216,8 +219,12 @@ fn attempts(
             _ => alone_now = false,
         }
     };
-    if merge == Merge::Yes && resizes_alone && may_park() {
-        merge_alone(map, start, end, direct);
+    if merge == Merge::Yes && resizes_alone {
+        if may_park() {
+            merge_alone(map, start, end, direct);
+        } else {
+            put_off(start, end);
+        }
     }
     result.map_err(Wanted::Nothing)
 }
@@ -287,6 +294,26 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
             }
             at += size;
         }
+    }
+}
+
+/// A range of the linear map in which blocks may have become equal where other CPUs could not be made to wait.
+static PUT_OFF: IrqSpinLock<Option<(u64, u64)>> = IrqSpinLock::new(None);
+
+/// `[start, end)` is merged by the running thread on its way to user mode, or by the next one that calls
+/// [`merge_put_off`]. In any context.
+fn put_off(start: u64, end: u64) {
+    let mut range = PUT_OFF.lock();
+    let (first, last) = range.unwrap_or((start, end));
+    *range = Some((first.min(start), last.max(end)));
+    preempt::current_info().work.set(ThreadFlags::NOTIFY_RESUME);
+}
+
+/// Merges what was put off. May sleep.
+pub fn merge_put_off() {
+    let range = PUT_OFF.lock().take();
+    if let Some((start, end)) = range {
+        merge_alone(&map(), start, end, true);
     }
 }
 
@@ -414,6 +441,7 @@ pub(super) fn init() {
 /// Other CPUs will start.
 pub fn start() {
     STARTED.store(true, Relaxed);
+    set::complain();
     // Not earlier: what brings up the machine leaves little stack for changes.
     if frame::debug_pagealloc::is_wanted() {
         crate::sync::without_interrupts(frame::debug_pagealloc::start);

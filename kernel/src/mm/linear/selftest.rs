@@ -51,10 +51,8 @@ impl Block {
         unsafe { core::slice::from_raw_parts(self.at() as *const AtomicU64, PAGES * PAGE_SIZE / 8) }
     }
     pub(super) fn is_whole(&self) -> bool {
-        let words = self.words().iter().enumerate();
-        words
-            .step_by(64)
-            .all(|(n, word)| word.load(Relaxed) == pattern(n))
+        let mut words = self.words().iter().enumerate();
+        words.all(|(n, word)| word.load(Relaxed) == pattern(n))
     }
     pub(super) fn phys(&self, page: usize) -> PhysAddr {
         PhysAddr::new(frame::phys(self.0).as_u64() + (page * PAGE_SIZE) as u64)
@@ -181,6 +179,12 @@ fn without_interrupts() -> Result<(), &'static str> {
         check!(first.is_ok() && second.is_ok());
     }
     check!(figures() == before && block.is_whole());
+    // What others must wait for is merged later.
+    check!(set_read_only(at + PAGE_SIZE, 1, Reason::Test).is_ok());
+    crate::sync::without_interrupts(|| set_writable(at + PAGE_SIZE, 1, Reason::Test))
+        .map_err(|_| "still split")?;
+    super::merge_put_off();
+    check!(figures() == before && block.is_whole());
     Ok(())
 }
 
@@ -229,7 +233,7 @@ fn while_read() -> Result<(), &'static str> {
 /// Reads all words, again and again.
 fn read(shared: &Shared) {
     while !shared.stop.load(Relaxed) {
-        for (n, word) in shared.words.iter().enumerate().step_by(61) {
+        for (n, word) in shared.words.iter().enumerate() {
             if word.load(Relaxed) != pattern(n) {
                 shared.wrong.fetch_add(1, Relaxed);
             }

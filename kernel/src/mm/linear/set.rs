@@ -22,9 +22,7 @@ fn change_mapping(at: usize, pages: usize, edit: Edit, alias: Edit, why: Reason)
     );
     change(&map(), (start, end), edit, Merge::No, why)?;
     if aliases() {
-        each_run(at, pages, |phys, pages| {
-            change_linear(phys, pages, alias, Reason::Alias)
-        })?;
+        each_run(at, pages, |phys, pages| change_linear(phys, pages, alias, why))?;
     }
     Ok(())
 }
@@ -170,10 +168,33 @@ pub fn reset(at: usize, pages: usize) -> Result<(), Errno> {
     })
 }
 
-/// Whether what is read-only in one place is so in the linear map (`rodata=full`, which is the default).
+/// Whether what is read-only in one place is so in the linear map, which is the default.
 pub fn aliases() -> bool {
-    !matches!(
-        cmdline::value("rodata"),
-        Some("noalias" | "off" | "0" | "no" | "n")
-    )
+    !matches!(rodata(), Some(Rodata::NoAlias))
+}
+
+/// What `rodata=` can ask for.
+enum Rodata {
+    Full,
+    NoAlias,
+}
+
+/// What the command line's last `rodata=` asks for, in words of Linux before and since 7.2 (there what was
+/// `full` is `on`). `None`: nothing, or nothing that is known.
+fn rodata() -> Option<Rodata> {
+    let word = cmdline::value("rodata")?;
+    match word {
+        "full" => Some(Rodata::Full),
+        "noalias" => Some(Rodata::NoAlias),
+        _ => cmdline::truth(word).map(|on| if on { Rodata::Full } else { Rodata::NoAlias }),
+    }
+}
+
+/// Says so if the word is not known: then it is as if it were not there. At boot, once there is a log.
+pub(super) fn complain() {
+    if let Some(word) = cmdline::value("rodata")
+        && rodata().is_none()
+    {
+        warning!("Invalid option string for rodata: '{word}'; known are full, on, noalias, off");
+    }
 }

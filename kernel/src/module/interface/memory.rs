@@ -3,6 +3,7 @@
 use super::Status;
 use crate::arch::mmu::USER_END;
 use crate::arch::nofault::put_kernel_nofault;
+use crate::mm::linear::Reason;
 use crate::mm::vmap::{self, Zone};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, Prot, reserve};
 use crate::sync::Mutex;
@@ -130,7 +131,7 @@ fn change(at: *mut u8, count: i32, now: impl Fn(Prot) -> Prot) -> Result<(), Err
     let mut first = 0;
     for run in pages.chunk_by(|a, b| a == b) {
         let prot = now(run[0]);
-        vmap::protect(at + (first << PAGE_SHIFT), run.len(), prot)?;
+        vmap::protect(at + (first << PAGE_SHIFT), run.len(), prot, Reason::Alias)?;
         first += run.len();
     }
     pages.iter_mut().for_each(|page| *page = now(*page));
