@@ -34,7 +34,7 @@
 #define USES_PID "/proc/sys/kernel/core_uses_pid"
 #define PIPE_LIMIT "/proc/sys/kernel/core_pipe_limit"
 #define MARK 0x5ca1ab1e
-/* The set of floating-point registers. On 32-bit Arm the older one is that of a processor there is none of. */
+/* The set of floating-point registers. On 32-bit Arm the older one is of a processor that is not there. */
 #ifdef __arm__
 #define FLOATS NT_ARM_VFP
 #else
