@@ -338,7 +338,10 @@ static void errors(void) {
     /* What no call is has the filter's result, too. */
     CHECK(syscall(-1) == 0);
     CHECK(syscall(-2) == -1 && errno == 9);
+#ifndef __arm__
+    /* 32-bit Arm sends SIGILL for such numbers. */
     CHECK(syscall(-3) == -1 && errno == ENOSYS);
+#endif
     CHECK(syscall(SYS_getpid) == getpid());
     /* Of several filters the strictest counts, and of the same the newest. */
     CHECK(attach_for(0, SYS_getppid, SECCOMP_RET_ALLOW) == 0 && syscall(SYS_getppid) == -1 && errno == 7);

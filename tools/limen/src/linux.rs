@@ -286,7 +286,8 @@ impl Source {
     /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
-        const FOLDERS: [&str; 9] = [
+        const FOLDERS: [&str; 10] = [
+            "clone3",
             "rseq",
             "membarrier",
             "futex",
