@@ -1,5 +1,6 @@
 /*
- * For Linux's seccomp tests, where libcap is not there: what they use of it, made of two system calls.
+ * For Linux's tests of seccomp and secret memory, where libcap is not there: what they use of it, made of two
+ * system calls.
  */
 #pragma once
 #include <linux/capability.h>
@@ -15,10 +16,15 @@ typedef struct {
     struct __user_cap_data_struct data[2];
 } *cap_t;
 
-static inline cap_t cap_get_proc(void) {
+static inline cap_t cap_init(void) {
     cap_t caps = calloc(1, sizeof *caps);
+    if (caps) caps->header.version = _LINUX_CAPABILITY_VERSION_3;
+    return caps;
+}
+
+static inline cap_t cap_get_proc(void) {
+    cap_t caps = cap_init();
     if (!caps) return NULL;
-    caps->header.version = _LINUX_CAPABILITY_VERSION_3;
     if (syscall(SYS_capget, &caps->header, caps->data) == 0) return caps;
     free(caps);
     return NULL;

@@ -286,7 +286,12 @@ impl Source {
     /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
-        const FOLDERS: [&str; 10] = [
+        let folders = [
+            // Where the tests of memory are.
+            match self {
+                Source::Stable => "vm",
+                Source::Newer => "mm",
+            },
             "clone3",
             "rseq",
             "membarrier",
@@ -301,7 +306,7 @@ impl Source {
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;
         // Another list is unpacked anew.
-        let made = place.join(format!("tests-{}", FOLDERS.join("-")));
+        let made = place.join(format!("tests-{}", folders.join("-")));
         let made = made::ensure(&made, &[], |new| {
             std::fs::create_dir_all(new)?;
             let done = Command::new("tar")
@@ -312,7 +317,7 @@ impl Source {
                 .args(["--strip-components=1", "--wildcards"])
                 .arg(format!("{package}/{INSIDE}/kselftest*.h"))
                 .arg(format!("{package}/tools/include/*"))
-                .args(FOLDERS.map(|f| format!("{package}/{INSIDE}/{f}/*")))
+                .args(folders.map(|f| format!("{package}/{INSIDE}/{f}/*")))
                 .status()
                 .context("cannot start tar")?;
             if !done.success() {

@@ -30,6 +30,13 @@ fn boot(context: &Context, arch: Arch, smp: u32, options: &[&str]) -> Result<Str
 /// then.
 const MAPS: &[(Arch, &str, &str)] = &[
     (Arch::X86_64, "--append=kernel_map=pages", ""),
+    (Arch::X86_64, "--append=rodata=noalias", ""),
+    (Arch::X86_64, "--append=rodata=full", ""),
+    (
+        Arch::X86_64,
+        "--append=rodata=some",
+        "Invalid option string for rodata: 'some'",
+    ),
     (Arch::Arm64, "--append=arm64.bbml2=off", ""),
     (Arch::Arm64, "--cpu=cortex-a57", ""),
     (
@@ -63,7 +70,8 @@ fn debug_pagealloc(context: &Context, arch: Arch) -> Result<String> {
 
 /// Runs the kernel's self-tests; returns their last line.
 fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
-    selftest_in(Guest::new(context, arch).smp(2).timeout(120), options, "")
+    // One CPU changes the map, the others read.
+    selftest_in(Guest::new(context, arch).smp(4).timeout(120), options, "")
 }
 
 /// The same in this guest, whose log must say that.
@@ -317,7 +325,7 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         }
         let said = selftest(context, arch, &[])?;
         for (_, option, says) in MAPS.iter().filter(|(of, ..)| *of == arch) {
-            let guest = Guest::new(context, arch).smp(2).timeout(120);
+            let guest = Guest::new(context, arch).smp(4).timeout(120);
             selftest_in(guest, &[*option], says).with_context(|| (*option).to_owned())?;
         }
         Ok(Verdict::Passed(said))

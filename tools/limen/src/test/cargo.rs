@@ -114,7 +114,30 @@ pub fn last_steps() -> Vec<Step> {
                 .into(),
         ))
     });
-    let mut steps = vec![crates, interleavings];
+    let hostile_modules = Step::new("hostile-modules", |_| {
+        const OBJECTS: &str = "10_000_000";
+        let test = [
+            "test",
+            "--release",
+            "-p",
+            "limen-module",
+            "--test",
+            "fuzz",
+            "--target-dir",
+            "target/host",
+            "garbled_objects",
+        ];
+        quiet(
+            toolchain::find()?
+                .cargo()
+                .args(test)
+                .env("LIMEN_MODULE_FUZZ", OBJECTS),
+        )?;
+        Ok(Verdict::Passed(format!(
+            "{OBJECTS} garbled objects of all architectures, no panic"
+        )))
+    });
+    let mut steps = vec![crates, interleavings, hostile_modules];
     let lints = Step::new("clippy", |_| {
         let flags = [
             "--workspace",

@@ -204,6 +204,7 @@ const LENGTHY: &[&str] = &[
     "errors-powerpc64",
     "ftracetest-arm",
     "ftracetest-powerpc64",
+    "hostile-modules",
     "lockdep-abi-arm",
     "lockdep-abi-arm64",
     "lockdep-abi-powerpc64",

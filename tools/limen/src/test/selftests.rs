@@ -20,6 +20,10 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         Step::on(arch, "selftests-futex", move |context| futex(context, arch)).after(&boot),
         Step::on(arch, "selftests-ptrace", move |context| ptrace(context, arch)).after(&boot),
     ];
+    // The others have no such call.
+    if matches!(arch, Arch::X86_64 | Arch::Arm64) {
+        steps.push(Step::on(arch, "selftests-secret", move |context| secret(context, arch)).after(&boot));
+    }
     if arch == Arch::Powerpc64 {
         steps.push(Step::on(arch, "null-syscall", null_syscall).after(&boot));
     }
@@ -219,6 +223,18 @@ fn ptrace(context: &Context, arch: Arch) -> Result<Verdict> {
     Ok(Verdict::Passed(format!(
         "Linux's tests of ptrace and of what it meets: {done}"
     )))
+}
+
+/// The test of secret memory (`memfd_secret`): its own limit, what the kernel may not read, a tracer.
+fn secret(context: &Context, arch: Arch) -> Result<Verdict> {
+    let test: Program = ("memfd_secret", &["memfd_secret.c"], &[]);
+    let programs = build(arch, (Source::Stable, "linux"), "vm", &[], &[test])?;
+    // Its exit status says nothing of what it skipped.
+    let script = "cd /t; ./memfd_secret >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }\n\
+        grep -q SKIP /tmp/out && { cat /tmp/out; exit 1; }\n\
+        echo done $(grep -c '^ok' /tmp/out)\n";
+    let passed = run(context, arch, &programs, script, (60, &[]))?;
+    Ok(Verdict::Passed(format!("Linux's memfd_secret: {passed} tests")))
 }
 
 fn null_syscall(context: &Context) -> Result<Verdict> {
