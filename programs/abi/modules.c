@@ -83,6 +83,12 @@ static void hello_rust(void) {
     CHECK(access("/proc/hello_rust", F_OK) == -1 && errno == ENOENT);
 }
 
+/* What a module says may fault ends with an error, all else with the kernel. */
+static void faults(void) {
+    CHECK(load_named("faults", "") == 0 && logged("faults: 300 accesses, 400 errors"));
+    CHECK(is(sys("faults", "parameters/bad"), "400\n") && unload("faults") == 0);
+}
+
 static void hello(void) {
     CHECK(load_named("hello", "whom=tester times=2 nonsense=1 numbers=4,5,6 \"word=two words\"") == 0);
     CHECK(logged("hello: loaded, for tester"));
@@ -367,6 +373,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) snprintf(args + strlen(args), sizeof args - strlen(args), "%s ", argv[i]);
     hello();
     hello_rust();
+    faults();
     dependencies();
     failing();
     hostile();

@@ -39,10 +39,12 @@
 //!   elements the variable has (1, if it is no array; of a `string`, its bytes), and the mode of the file in
 //!   sysfs. The type is that of `parmtype=name:type`: `bool`, `invbool`, `bint`, `byte`, `short`, `ushort`,
 //!   `int`, `uint`, `long`, `ulong`, `ullong`, `hexint`, `charp`, `string`, `array of ...`.
+//! * [`.limen.faults`](FAULTS): which of its instructions may fault, entries of three words: the first, the
+//!   address behind the last, and where to go on then, all in the same part.
 //! * [`__patchable_function_entries`](SITES): where functions can be traced, if it was compiled so.
 //! * Sections whose names begin with `.init` are freed when `init` has run; `.data..ro_after_init` is
 //!   read-only from then on. No section may be written and executed, be for threads, or need an alignment
-//!   larger than a page. Other tables (exceptions) are found by [`Object::sections`] and [`Layout::place`].
+//!   larger than a page.
 //!
 //! **Symbols.** One that is undefined is looked up ([`Exports`]); if it is weak and nobody exports it, or it
 //! is not for this module, it is 0. Common symbols are refused (`-fno-common`). What is only for the GPL is,
@@ -88,4 +90,4 @@ pub use params::{BadParameter, Parameter, Parameters, Type, Unused};
 pub use read::MAX_NAME;
 pub use sites::{SITES, Traceable, Tracing, WayOf};
 pub use symbols::{Symbol, Symbols};
-pub use tables::{EXPORTS, Export, PARAMETERS};
+pub use tables::{EXPORTS, Export, FAULTS, MayFault, PARAMETERS};

@@ -11,7 +11,7 @@ use crate::params::Parameters;
 use crate::read::{push, room};
 use crate::sites::{self, Traceable, Tracing};
 use crate::symbols::{Named, Symbols};
-use crate::tables::{self, Export};
+use crate::tables::{self, Export, MayFault};
 use crate::{Error, Fault};
 
 /// What the kernel and modules export.
@@ -52,6 +52,8 @@ pub struct Linked<O> {
     pub symbols: Symbols,
     /// What it exports.
     pub exports: Vec<Export>,
+    /// Which of its instructions may fault, by address.
+    pub faults: Vec<MayFault>,
     /// What can be set.
     pub parameters: Parameters,
     /// How many veneers its branches use.
@@ -102,6 +104,7 @@ pub fn link<'a, M: Machine, E: Exports>(
     let (init, exit, symbols) = linker.list()?;
     let exports = tables::exports(object, layout, linker.parts)?;
     let parameters = tables::parameters(object, info, layout, linker.parts)?;
+    let faults = tables::faults(object, layout, linker.parts)?;
     let (sites, untraceable) = match exports_of.tracing() {
         Some(tracing) => sites::make(object, layout, linker.parts, &tracing)?,
         None => (Vec::new(), 0),
@@ -112,6 +115,7 @@ pub fn link<'a, M: Machine, E: Exports>(
         uses,
         symbols,
         exports,
+        faults,
         parameters,
         veneers,
         sites,

@@ -1,5 +1,5 @@
-//! The module's own tables: what it exports, and its parameters. Both are arrays of words that relocations
-//! have filled.
+//! The module's own tables: what it exports, its parameters, and which of its instructions may fault. They are
+//! arrays of words that relocations have filled.
 
 use alloc::vec::Vec;
 
@@ -16,6 +16,8 @@ use crate::read::{push, u32_at, u64_at};
 pub const EXPORTS: &str = ".limen.exports";
 /// The section of parameters.
 pub const PARAMETERS: &str = ".limen.params";
+/// The section of instructions that may fault.
+pub const FAULTS: &str = ".limen.faults";
 
 /// A symbol that a module exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,17 @@ pub struct Export {
     pub address: u64,
     /// Whether it is only for modules with a licence compatible with the GPL.
     pub gpl_only: bool,
+}
+
+/// Instructions that may fault, from the one at an address to before another, and where to go on then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MayFault {
+    /// The first.
+    pub from: u64,
+    /// Behind the last.
+    pub until: u64,
+    /// Where the thread goes on.
+    pub to: u64,
 }
 
 /// Calls `take` with each entry of the sections called `name`, each of `N` words; it returns what is wrong.
@@ -109,6 +122,31 @@ pub(crate) fn exports<'a, M: Machine>(
         Ok(push(&mut exports, export)?)
     })?;
     Ok(exports)
+}
+
+/// Reads which instructions may fault: the first, behind the last, where to go on; by address.
+pub(crate) fn faults<'a, M: Machine>(
+    object: &Object<'a, M>,
+    layout: &Layout,
+    parts: &mut Parts<'_>,
+) -> Result<Vec<MayFault>, Error<'a>> {
+    let mut faults: Vec<MayFault> = Vec::new();
+    entries(object, layout, parts, FAULTS, |parts, [from, until, to]| {
+        let text = |address, size| {
+            let place = locate(layout, parts, address, size)?;
+            place.part.is_text().then_some(place.part)
+        };
+        let inside = until.checked_sub(from).and_then(|size| text(from, size));
+        if inside.is_none() || text(to, 1) != inside {
+            return Err(Failed::Entry("is not of the module's code"));
+        }
+        Ok(push(&mut faults, MayFault { from, until, to })?)
+    })?;
+    faults.sort_unstable_by_key(|entry| entry.from);
+    if faults.windows(2).any(|pair| pair[0].until > pair[1].from) {
+        return Err(Error::Broken("instructions that may fault are told of twice"));
+    }
+    Ok(faults)
 }
 
 /// Reads the parameters: name, variable, number of values or null, elements, mode in sysfs.

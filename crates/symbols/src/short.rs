@@ -1,6 +1,7 @@
 //! What a function is called for short, where lists are of names without spaces: `schedule` for
-//! `limen_kernel::sched::run::schedule`, `File::read` for a method, of a trait as well, `run::{closure#0}`
-//! for a closure. What is generic has no parameters. Several functions may have one name.
+//! `limen_kernel::sched::run::schedule`, `File.read` for a method, of a trait as well, `run.closure0` for a
+//! closure. What is generic has no parameters. Several functions may have one name. There is no `:` nor `#` in
+//! a name: in tracefs they are between a function and its command, and before what is none.
 
 use alloc::string::String;
 
@@ -32,7 +33,8 @@ pub fn short(path: &str) -> String {
         name.clear();
         name.push_str(path);
     }
-    name.retain(|c| !c.is_whitespace());
+    let mut name = name.replace("::", ".").replace(':', "_");
+    name.retain(|c| !c.is_whitespace() && !matches!(c, '{' | '}' | '#'));
     name
 }
 
@@ -119,13 +121,13 @@ mod tests {
     fn names() {
         for (path, name) in [
             ("limen_kernel::sched::run::schedule", "schedule"),
-            ("limen_kernel::fs::file::File::read", "File::read"),
-            ("<limen_kernel::fs::file::File>::read", "File::read"),
+            ("limen_kernel::fs::file::File::read", "File.read"),
+            ("<limen_kernel::fs::file::File>::read", "File.read"),
             (
                 "<limen_kernel::fs::pipe::Pipe as limen_kernel::fs::file::FileOps>::read",
-                "Pipe::read",
+                "Pipe.read",
             ),
-            ("<limen_rcu::Slot<T, alloc::Arc<U>>>::load", "Slot::load"),
+            ("<limen_rcu::Slot<T, alloc::Arc<U>>>::load", "Slot.load"),
             (
                 "core::ptr::drop_in_place::<limen_kernel::fs::File>",
                 "drop_in_place",
@@ -134,16 +136,16 @@ mod tests {
                 "core::ptr::drop_in_place<limen_kernel::fs::File>",
                 "drop_in_place",
             ),
-            ("limen_kernel::boot::start::{closure#0}", "start::{closure#0}"),
+            ("limen_kernel::boot::start::{closure#0}", "start.closure0"),
             (
                 "<limen_kernel::boot::run as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}",
-                "run::{shim:vtable#0}",
+                "run.shim_vtable0",
             ),
-            ("<&str as core::fmt::Display>::fmt", "str::fmt"),
-            ("<[u8] as core::fmt::Debug>::fmt", "u8::fmt"),
+            ("<&str as core::fmt::Display>::fmt", "str.fmt"),
+            ("<[u8] as core::fmt::Debug>::fmt", "u8.fmt"),
             (
                 "<alloc::boxed::Box<dyn core::FnOnce() -> bool + Send> as core::FnOnce<()>>::call_once",
-                "Box::call_once",
+                "Box.call_once",
             ),
             ("memcpy", "memcpy"),
             ("", ""),
@@ -151,7 +153,7 @@ mod tests {
         ] {
             let found = short(path);
             assert_eq!(found, name, "{path}");
-            assert!(!found.contains(' '));
+            assert!(!found.contains([' ', ':', '#']));
         }
     }
 }

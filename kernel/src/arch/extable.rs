@@ -103,5 +103,6 @@ pub fn fixup(ip: usize) -> Option<usize> {
             low = middle + 1;
         }
     }
-    None
+    // Instructions of modules are further away than any of the image's.
+    crate::mm::symbols::fixup_outside(ip)
 }

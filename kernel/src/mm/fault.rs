@@ -619,26 +619,22 @@ fn refuse(addr: usize, error: FaultError) -> bool {
     true
 }
 
-/// A fault of the kernel itself. Only copies to and from user memory may fault.
+/// A fault of the kernel itself. Only copies to and from user memory, and what asks for it, may fault.
 #[inline(never)]
 fn kernel_fault(frame: &mut crate::arch::frame::Frame, addr: usize, access: Prot) {
     use crate::arch::{irq, nofault, uaccess};
-    if addr < USER_END
+    let nofault = nofault::is_nofault(frame.ip());
+    if (addr < USER_END || nofault)
         && let Some(fixup) = uaccess::fixup(frame.ip())
     {
         // Where sleeping is not allowed, the copy fails instead.
-        let resolved = crate::sched::preempt::count() == 0
+        let resolved = !nofault
+            && crate::sched::preempt::count() == 0
             && irq::enabled()
             && super::current_space().is_some_and(|space| space.fault(addr, access).is_ok());
         if !resolved {
             frame.set_ip(fixup);
         }
-        return;
-    }
-    if nofault::is_nofault(frame.ip())
-        && let Some(fixup) = uaccess::fixup(frame.ip())
-    {
-        frame.set_ip(fixup);
         return;
     }
     let what = if access.contains(Prot::WRITE) {

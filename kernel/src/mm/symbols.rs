@@ -46,6 +46,9 @@ pub trait Modules: Sync {
     /// Calls `f` with the symbol in which `address` is. Returns whether there is one. In any context, also in
     /// a panic.
     fn find(&self, address: usize, f: &mut dyn FnMut(Outside<'_>)) -> bool;
+    /// Where to go on if the instruction at `ip` faults. `None`: it is none of a module's that may. In any
+    /// context.
+    fn fixup(&self, ip: usize) -> Option<usize>;
     /// Calls `f` with each. May sleep.
     fn each(&self, f: &mut dyn FnMut(Outside<'_>));
 }
@@ -65,6 +68,15 @@ fn modules() -> Option<&'static dyn Modules> {
 /// The table. `None`: the build did not write it.
 pub fn table() -> Option<Table<'static>> {
     Table::new(symbol_room())
+}
+
+/// Where to go on if an instruction of a module's faults. `None`: it may not fault. In any context.
+pub fn fixup_outside(ip: usize) -> Option<usize> {
+    // Nearly all that ask are of the image.
+    if !super::vmap::contains(ip) {
+        return None;
+    }
+    modules()?.fixup(ip)
 }
 
 /// Calls `f` with each symbol of loaded modules. May sleep.

@@ -75,6 +75,8 @@ pub struct Body {
     pub symbols: limen_module::Symbols,
     /// What others may use, by name.
     pub exports: Vec<Export>,
+    /// Which of its instructions may fault, by address.
+    pub faults: Vec<limen_module::MayFault>,
     /// The parameters.
     pub parameters: Vec<Named>,
     /// The sections' names and addresses.
@@ -319,6 +321,16 @@ impl Modules for Symbols {
                 module: &module.name,
             });
             true
+        })
+    }
+
+    fn fixup(&self, ip: usize) -> Option<usize> {
+        look(|list| {
+            let module = list.iter().find(|module| module.has(ip))?;
+            let faults = &module.body()?.faults;
+            let behind = faults.partition_point(|entry| entry.from <= ip as u64);
+            let entry = faults.get(behind.checked_sub(1)?)?;
+            ((ip as u64) < entry.until).then_some(entry.to as usize)
         })
     }
 

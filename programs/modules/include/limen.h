@@ -92,6 +92,53 @@ struct limen_param {
     unsigned long mode;
 };
 
+/* In inline assembly: the instructions from label `from` to before `until` may fault, and the thread goes on at
+ * `to` then. No other instruction of a module may. */
+#if __SIZEOF_POINTER__ == 8
+#define LIMEN_WORDS ".balign 8\n.quad "
+#else
+#define LIMEN_WORDS ".balign 4\n.long "
+#endif
+#define LIMEN_MAY_FAULT(from, until, to) \
+    ".pushsection .limen.faults, \"a\"\n" LIMEN_WORDS from ", " until ", " to "\n.popsection\n"
+
+#ifdef __powerpc64__
+#define LIMEN_BASE(pointer) "b"(pointer)
+#else
+#define LIMEN_BASE(pointer) "r"(pointer)
+#endif
+#if defined(__x86_64__)
+#define LIMEN_LOAD "mov (%2), %0\nxor %1, %1\n"
+#define LIMEN_STORE "mov %0, (%2)\nxor %1, %1\n"
+#elif defined(__aarch64__)
+#define LIMEN_LOAD "ldr %0, [%2]\nmov %w1, #0\n"
+#define LIMEN_STORE "str %0, [%2]\nmov %w1, #0\n"
+#elif defined(__arm__)
+#define LIMEN_LOAD "ldr %0, [%2]\nmov %1, #0\n"
+#define LIMEN_STORE "str %0, [%2]\nmov %1, #0\n"
+#else
+#define LIMEN_LOAD "ld %0, 0(%2)\nli %1, 0\n"
+#define LIMEN_STORE "std %0, 0(%2)\nli %1, 0\n"
+#endif
+
+/* Reads a word of the kernel's that may not be there; 0, or -EFAULT. */
+static inline int limen_get_nofault(unsigned long *value, const unsigned long *from) {
+    int result = -14;
+    unsigned long word = 0;
+    __asm__ volatile("1: " LIMEN_LOAD "2:\n" LIMEN_MAY_FAULT("1b", "2b", "2b")
+                     : "+r"(word), "+r"(result) : LIMEN_BASE(from) : "cc", "memory");
+    *value = word;
+    return result;
+}
+
+/* Writes one that may not be there, or not be written; 0, or -EFAULT. */
+static inline int limen_put_nofault(unsigned long *to, unsigned long value) {
+    int result = -14;
+    __asm__ volatile("1: " LIMEN_STORE "2:\n" LIMEN_MAY_FAULT("1b", "2b", "2b")
+                     : "+r"(value), "+r"(result) : LIMEN_BASE(to) : "cc", "memory");
+    return result;
+}
+
 /* Numbers of errors, as Linux has them. */
 #define LIMEN_ENOENT 2
 #define LIMEN_EIO 5

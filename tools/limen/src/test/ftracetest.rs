@@ -26,6 +26,7 @@ const PASS: &[&str] = &[
     "event/toplevel-enable",
     "ftrace/fgraph-filter",
     "ftrace/fgraph-filter-stack",
+    "ftrace/func-filter-glob",
     "ftrace/func-filter-notrace-pid",
     "ftrace/func-filter-pid",
     "ftrace/func-filter-stacktrace",
@@ -33,6 +34,7 @@ const PASS: &[&str] = &[
     "ftrace/func_event_triggers",
     "ftrace/func_profile_stat",
     "ftrace/func_profiler",
+    "ftrace/func_set_ftrace_file",
     "ftrace/func_stack_tracer",
     "ftrace/func_traceonoff_triggers",
     "ftrace/tracing-error-log",
@@ -51,9 +53,6 @@ const OTHER: &[(&str, &str)] = &[
     // Modules of Linux's.
     ("direct/ftrace-direct", "UNRESOLVED"),
     ("ftrace/func_mod_trace", "UNRESOLVED"),
-    // Functions by names that only Linux has.
-    ("ftrace/func-filter-glob", "FAIL"),
-    ("ftrace/func_set_ftrace_file", "FAIL"),
     ("event/trace_printk", "UNRESOLVED"),
     // The tool that it uses is not in the guest.
     ("selftest/bashisms", "UNRESOLVED"),
