@@ -1,6 +1,6 @@
 /*
- * Instructions of a module that may fault: what can be read is read, what cannot be accessed is an error. Fails
- * with EIO if it was otherwise.
+ * Instructions of a module that may fault: what can be read is read, what cannot be accessed is an error.
+ * Fails with EIO if it was otherwise.
  */
 #include "limen.h"
 

@@ -92,8 +92,8 @@ struct limen_param {
     unsigned long mode;
 };
 
-/* In inline assembly: the instructions from label `from` to before `until` may fault, and the thread goes on at
- * `to` then. No other instruction of a module may. */
+/* In inline assembly: the instructions from label `from` to before `until` may fault, and the thread goes on
+ * at `to` then. No other instruction of a module may. */
 #if __SIZEOF_POINTER__ == 8
 #define LIMEN_WORDS ".balign 8\n.quad "
 #else
