@@ -1,5 +1,5 @@
-//! The module's own tables: what it exports, its parameters, and which of its instructions may fault. They are
-//! arrays of words that relocations have filled.
+//! The module's own tables: what it exports, its parameters, and which of its instructions may fault. They
+//! are arrays of words that relocations have filled.
 
 use alloc::vec::Vec;
 

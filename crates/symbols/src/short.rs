@@ -1,7 +1,7 @@
 //! What a function is called for short, where lists are of names without spaces: `schedule` for
 //! `limen_kernel::sched::run::schedule`, `File.read` for a method, of a trait as well, `run.closure0` for a
-//! closure. What is generic has no parameters. Several functions may have one name. There is no `:` nor `#` in
-//! a name: in tracefs they are between a function and its command, and before what is none.
+//! closure. What is generic has no parameters. Several functions may have one name. There is no `:` nor `#`
+//! in a name: in tracefs they are between a function and its command, and before what is none.
 
 use alloc::string::String;
 

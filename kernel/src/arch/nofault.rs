@@ -24,8 +24,8 @@ pub unsafe fn put_kernel_nofault(addr: usize, value: u32) -> bool {
     unsafe { nofault_store(addr, value) != 0 }
 }
 
-/// Whether the instruction there is one of these accesses, or one of a module's that may fault: modules have no
-/// access to user memory.
+/// Whether the instruction there is one of these accesses, or one of a module's that may fault: modules have
+/// no access to user memory.
 pub fn is_nofault(ip: usize) -> bool {
     ip == nofault_load as *const () as usize
         || ip == nofault_store as *const () as usize

@@ -293,9 +293,10 @@ pub fn alloc(pages: usize, zone: Zone) -> *mut u8 {
 }
 
 /// Changes what `pages` pages from `addr` on allow; they are in one area with frames of its own, and the
-/// caller's; `why` is counted. Code in pages that can be executed from now on is what memory holds. When it returns no CPU
-/// uses the former permissions. May wait for other CPUs: interrupts on, no spinlock held. `EINVAL`: there is
-/// no such area, or they would be written and executed; `ENOMEM`: a part may have been changed.
+/// caller's; `why` is counted. Code in pages that can be executed from now on is what memory holds. When it
+/// returns no CPU uses the former permissions. May wait for other CPUs: interrupts on, no spinlock held.
+/// `EINVAL`: there is no such area, or they would be written and executed; `ENOMEM`: a part may have been
+/// changed.
 pub fn protect(addr: usize, pages: usize, prot: Prot, why: Reason) -> Result<(), Errno> {
     let size = pages.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
     let end = addr.checked_add(size).ok_or(Errno::EINVAL)?;

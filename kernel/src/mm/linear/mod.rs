@@ -297,7 +297,8 @@ fn merge_alone(map: &Map, start: u64, end: u64, direct: bool) {
     }
 }
 
-/// A range of the linear map in which blocks may have become equal where other CPUs could not be made to wait.
+/// A range of the linear map in which blocks may have become equal while other CPUs could not be made to
+/// wait.
 static PUT_OFF: IrqSpinLock<Option<(u64, u64)>> = IrqSpinLock::new(None);
 
 /// `[start, end)` is merged by the running thread on its way to user mode, or by the next one that calls
