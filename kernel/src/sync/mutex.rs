@@ -45,15 +45,9 @@ impl<T: ?Sized> Mutex<T> {
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
-    /// For a thread that has waited: it sets [`CONTENDED`], as others may still be waiting.
-    fn acquire_contended(&self) -> bool {
-        self.state.swap(CONTENDED, Ordering::Acquire) == FREE
-    }
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     fn wait(&self) {
-        self.waiters
-            .wait_until_uninterruptible_exclusive(|| self.acquire_contended());
+        mutex_lock(&self.state, &self.waiters);
     }
     /// Takes the lock. Sleeps until it is free.
     #[inline]
@@ -81,7 +75,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Takes the lock if it is free.
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        if !self.acquire() {
+        if !mutex_trylock(&self.state) {
             return None;
         }
         self.dep.acquired_by_trying::<T>(Kind::Mutex, Mode::Exclusive);
@@ -94,7 +88,7 @@ impl<T: ?Sized> Mutex<T> {
         self.dep.acquire::<T>(Kind::Mutex, Mode::Exclusive);
         if !self.acquire() {
             self.waiters
-                .wait_until_exclusive(|| self.acquire_contended())
+                .wait_until_exclusive(|| acquire_contended(&self.state))
                 .inspect_err(|_| self.dep.release())?;
         }
         Ok(MutexGuard { lock: self })
@@ -136,8 +130,29 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A mutex was released that others may wait for. A function of its own, so that it can be traced by Linux's
-/// name.
+/// For a thread that has waited: it sets [`CONTENDED`], as others may still be waiting.
+fn acquire_contended(state: &AtomicU32) -> bool {
+    state.swap(CONTENDED, Ordering::Acquire) == FREE
+}
+
+// Functions of their own, so that they can be traced by Linux's names.
+
+/// Waits until the mutex is free, and takes it.
+#[cold]
+#[inline(never)]
+fn mutex_lock(state: &AtomicU32, waiters: &WaitQueue) {
+    waiters.wait_until_uninterruptible_exclusive(|| acquire_contended(state));
+}
+
+/// Takes the mutex if it is free.
+#[inline(never)]
+fn mutex_trylock(state: &AtomicU32) -> bool {
+    state
+        .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// The mutex was released, and others may wait for it.
 #[cold]
 #[inline(never)]
 fn mutex_unlock_slowpath(waiters: &WaitQueue) {

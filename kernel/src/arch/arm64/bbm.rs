@@ -80,7 +80,10 @@ pub(super) fn init(words: &str) {
         }
         match word.strip_prefix("arm64.bbml2=") {
             Some("off") => OFF.store(true, Relaxed),
-            Some("on") => OFF.store(false, Relaxed),
+            Some("on") => {
+                OFF.store(false, Relaxed);
+                FORCE.store(false, Relaxed);
+            }
             Some("force") => {
                 OFF.store(false, Relaxed);
                 FORCE.store(true, Relaxed);
