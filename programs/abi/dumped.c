@@ -4,6 +4,7 @@
  * folder; it is its own helper.
  *   dumped
  *   dumped --keep FILE ARGUMENTS...   writes its standard input to FILE, and the arguments to FILE.words
+ *   dumped --dumpable                 exits with what PR_GET_DUMPABLE says
  *   dumped --stuck                    reads nothing until it is closed
  */
 #define _GNU_SOURCE
@@ -23,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/procfs.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -390,7 +392,33 @@ static void names(void) {
     ssize_t n = read(fd, text, sizeof text);
     CHECK(n == 24 && memcmp(text, "here/%e.%p.%s.%u.%%.x%x\n", 24) == 0);
     close(fd);
+    CHECK(put(PATTERN, "\n") && not_dumped(after(crashes, RLIM_INFINITY), SIGSEGV));
     CHECK(put(PATTERN, "core\n"));
+}
+
+static int has_no_rights(void) {
+    umask(0777);
+    return crashes();
+}
+
+/* Files and programs that are not for whom they would be. */
+static void rights(const char *self) {
+    CHECK(not_dumped(after(has_no_rights, RLIM_INFINITY), SIGSEGV) && unlink("core") == 0);
+    int from = open(self, O_RDONLY), to = open("hidden", O_WRONLY | O_CREAT, 0711);
+    while (sendfile(to, from, NULL, 1 << 20) > 0) continue;
+    close(from);
+    close(to);
+    for (int readable = 0; readable < 2; readable++) {
+        int status = -1;
+        CHECK(chmod("hidden", readable ? 0755 : 0711) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            if (setuid(1000) == 0) execl("hidden", "hidden", "--dumpable", NULL);
+            _exit(9);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == readable << 8);
+    }
+    CHECK(unlink("hidden") == 0);
 }
 
 /* A program that is dumped to another's standard input. */
@@ -445,6 +473,7 @@ static int keep(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "--keep") == 0) return keep(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "--dumpable") == 0) return prctl(PR_GET_DUMPABLE);
     if (argc > 1) {
         /* Until the other end is closed. */
         struct pollfd input = {.fd = 0, .events = 0};
@@ -460,5 +489,6 @@ int main(int argc, char **argv) {
     threads();
     names();
     pipes(self);
+    rights(self);
     return report();
 }

@@ -33,7 +33,7 @@ pub fn create(path: &[u8], keep: bool) -> Result<Arc<File>, Errno> {
     let own = inode.kind == FileType::Regular
         && inode.nlink() == 1
         && uid == current().creds().fsuid
-        && mode & 0o177 == 0;
+        && mode & 0o677 == MODE;
     if !own {
         return Err(Errno::EPERM);
     }

@@ -90,7 +90,8 @@ impl AddressSpace {
             }
         };
         let begins = found.file.as_ref().is_some_and(|(_, page)| *page == 0);
-        let readable = found.flags.contains(VmFlags::READ) && !found.flags.contains(VmFlags::DONTDUMP);
+        let readable = found.flags.contains(VmFlags::READ)
+            && !found.flags.intersects(VmFlags::DONTDUMP.union(VmFlags::SHARED));
         if found.kept == 0 && begins && readable && filter.contains(DumpFilter::ELF_HEADERS) {
             let mut magic = [0; 4];
             let there = self.access_remote(found.start, &mut magic, false, true) == 4;
@@ -139,7 +140,8 @@ impl AddressSpace {
     }
 
     /// Calls `f(address, page)` with the pages of what is kept of `mapping`, in the order of their addresses,
-    /// until it returns `false`. Pages that are not there, and would be zeros, are left out. Sleeps.
+    /// until it returns `false`, which is the result then; also if the running thread is killed. Pages that are
+    /// not there, and would be zeros, are left out. Sleeps.
     pub fn each_dumped_page(
         &self,
         mapping: &Dumped,
@@ -149,6 +151,9 @@ impl AddressSpace {
         let end = mapping.start + mapping.kept;
         let mut from = mapping.start;
         while from < end {
+            if crate::sched::current().fatal_signal_pending() {
+                return false;
+            }
             let to = end.min(from.saturating_add(BATCH << PAGE_SHIFT));
             let mut there = [!mapping.sparse; BATCH];
             if mapping.sparse {

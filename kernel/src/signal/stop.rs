@@ -114,7 +114,9 @@ pub(crate) fn leave(task: &CurrentTask) {
         // this thread for is handed to another below.
         task.set_flags(TaskFlags::EXITING);
         let mut own = task.signals.lock();
-        let pending = own.besides & (Besides::STOP | Besides::UNCOUNTED) == Besides::STOP;
+        // A process that ends does not stop any more.
+        let pending = own.besides & (Besides::STOP | Besides::UNCOUNTED) == Besides::STOP
+            && shared.group_exit.is_none();
         own.besides.remove(Besides::STOP | Besides::UNCOUNTED);
         let taken = SigSet(!own.blocked.0);
         drop(own);

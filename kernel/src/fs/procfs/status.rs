@@ -289,7 +289,11 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         for (name, pages) in rows {
             let _ = writeln!(out, "{name}:\t{:8} kB", pages * KIB);
         }
-        out.add(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
+        let dumping = u8::from(process.signals.lock().dump.is_some());
+        let _ = writeln!(
+            out,
+            "HugetlbPages:\t       0 kB\nCoreDumping:\t{dumping}\nTHP_enabled:\t0"
+        );
     }
     let ([pending, shared, blocked, ignored, caught], queued) = signals(subject);
     let _ = writeln!(

@@ -28,7 +28,7 @@ struct Started {
 }
 
 /// Where the first process is, at the root of its tree.
-fn place() -> Option<Arc<FsContext>> {
+pub(super) fn place() -> Option<Arc<FsContext>> {
     let first = init_process()?.leader()?.try_fs()?.copy();
     first.set_cwd(first.root());
     Some(first)

@@ -11,7 +11,7 @@ mod threads;
 pub use threads::{Dump, park};
 
 use super::rlimit::which;
-use super::{Creds, CurrentTask, uts};
+use super::{Creds, CurrentTask, TaskFlags, uts};
 use crate::fs::core_file;
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::signal::SigInfo;
@@ -21,10 +21,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 use limen_core_file::{Name, Program, name};
+use limen_linux_abi::Errno;
 use sink::Sink;
 
-/// `kernel.core_pattern`: where core files go. Empty stands for `core`.
-static PATTERN: SpinLock<Vec<u8>> = SpinLock::new(Vec::new());
+/// `kernel.core_pattern`: where core files go. `None`: it is as at boot, `core`. Empty: nowhere, unless
+/// `core_uses_pid` gives the file a name.
+static PATTERN: SpinLock<Option<Vec<u8>>> = SpinLock::new(None);
 /// `kernel.core_uses_pid`: the process is added to the name of a file that has none.
 pub static USES_PID: AtomicI32 = AtomicI32::new(0);
 /// `kernel.core_pipe_limit`: how many programs may be dumped to others' standard input at a time; each is
@@ -40,16 +42,12 @@ const NO_MORE: u64 = 1;
 /// `kernel.core_pattern`.
 pub fn pattern() -> Vec<u8> {
     let pattern = PATTERN.lock().clone();
-    if pattern.is_empty() {
-        b"core".to_vec()
-    } else {
-        pattern
-    }
+    pattern.unwrap_or_else(|| b"core".to_vec())
 }
 
 /// Sets that.
 pub fn set_pattern(new: &[u8]) {
-    let new = new.to_vec();
+    let new = Some(new.to_vec());
     let old = core::mem::replace(&mut *PATTERN.lock(), new);
     drop(old);
 }
@@ -77,6 +75,7 @@ pub fn dump(task: &CurrentTask, info: &SigInfo) -> bool {
         mode,
         limit,
     };
+    task.set_flags(TaskFlags::SIGNALED);
     let written = dump.others_have_stopped() && request.write(&pattern);
     dump.end(task, written);
     written
@@ -117,6 +116,7 @@ impl Request<'_> {
 
     fn write(&self, pattern: &[u8]) -> bool {
         match self.name(pattern) {
+            Some(Name::File(path)) if path.is_empty() => false,
             Some(Name::File(path)) => self.write_file(&path),
             Some(Name::Pipe(words)) => self.write_pipe(&words),
             None => false,
@@ -145,7 +145,8 @@ impl Request<'_> {
     fn write_pipe(&self, words: &[Vec<u8>]) -> bool {
         let pipes = PIPES.fetch_add(1, Relaxed) + 1;
         let limit = PIPE_LIMIT.load(Relaxed);
-        let may = limit == 0 || pipes <= limit.max(0) as usize;
+        // Not signed, as in Linux.
+        let may = limit == 0 || pipes <= limit as u32 as usize;
         if !may {
             warning!(
                 "Core dump of {} skipped: over core_pipe_limit",
@@ -182,8 +183,11 @@ impl Request<'_> {
     }
 }
 
-/// Runs `f` with root's rights to files.
-fn as_root<R>(task: &CurrentTask, f: impl FnOnce() -> R) -> R {
+/// Runs `f` with root's rights to files, in the first process's tree: a program must not choose where root
+/// writes. `ENOENT`: there is no such process.
+fn as_root<R>(task: &CurrentTask, f: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
+    let place = helper::place().ok_or(Errno::ENOENT)?;
+    let own_place = task.replace_fs(Some(place));
     let own = task.creds();
     let root = Creds {
         fsuid: 0,
@@ -192,5 +196,6 @@ fn as_root<R>(task: &CurrentTask, f: impl FnOnce() -> R) -> R {
     task.set_creds(Arc::new(root));
     let result = f();
     task.set_creds(own);
+    drop(task.replace_fs(own_place));
     result
 }

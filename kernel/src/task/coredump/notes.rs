@@ -7,7 +7,7 @@ use crate::arch::switch::Context;
 use crate::mm::AddressSpace;
 use crate::mm::copy::zeroed;
 use crate::sched::{TaskState, inspect};
-use crate::signal::SigInfo;
+use crate::signal::{SIGKILL, SigInfo};
 use crate::task::{CurrentTask, Task, TaskFlags, Usage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,8 +16,9 @@ use limen_core_file::{About, Machine, Mapping, Notes, Person, Registers, Thread}
 
 /// How many bytes of arguments are told.
 const ARGUMENTS: usize = 80;
-/// `PF_RANDOMIZE`, `PF_FORKNOEXEC`, `PF_SUPERPRIV`, `PF_SIGNALED`.
+/// `PF_RANDOMIZE`, `PF_DUMPCORE`, `PF_FORKNOEXEC`, `PF_SUPERPRIV`, `PF_SIGNALED`.
 const RANDOMIZE: u64 = 0x40_0000;
+const DUMPCORE: u64 = 0x200;
 const FLAGS: [(TaskFlags, u64); 3] = [
     (TaskFlags::FORKNOEXEC, 0x40),
     (TaskFlags::SUPERPRIV, 0x100),
@@ -55,7 +56,13 @@ fn thread(task: &Arc<Task>, info: &SigInfo) -> Thread {
     let children = *process.dead_children.lock();
     let signals = {
         let own = task.signals.lock();
-        [own.pending.set().0, own.blocked.0]
+        // The end of the process is no signal that somebody sent.
+        let ends = if task.flags().contains(TaskFlags::DUMPED) {
+            1 << (SIGKILL - 1)
+        } else {
+            0
+        };
+        [own.pending.set().0 & !ends, own.blocked.0]
     };
     let times = [used.user_ns, used.system_ns, children.user_ns, children.system_ns];
     Thread {
@@ -96,14 +103,17 @@ pub(super) fn all(
     let len = mm.access_remote(layout.arg_start, &mut arguments[..len], false, true);
     let leader = process.leader();
     let leader = leader.as_ref().unwrap_or(task);
+    let dumps = Arc::ptr_eq(leader, task);
     let creds = leader.creds();
     let known = leader.flags();
     let set = FLAGS.iter().filter(|(flag, _)| known.contains(*flag));
     let about = About {
         person: Person {
-            state: b'R',
+            state: if dumps { b'R' } else { b'D' },
             nice: leader.sched.nice() as i8,
-            flags: set.fold(RANDOMIZE, |all, (_, bit)| all | bit),
+            flags: set.fold(RANDOMIZE | if dumps { DUMPCORE } else { 0 }, |all, (_, bit)| {
+                all | bit
+            }),
             uid: creds.uid,
             gid: creds.gid,
             ids: [

@@ -49,9 +49,9 @@ impl Dump {
         }
         dump.left.store(left, Ordering::Relaxed);
         signal::kill_threads(process, Some(task));
-        drop(shared);
-        // Only `SIGKILL` reaches the process from now on, and that sets it again.
+        // Only `SIGKILL` reaches the process from now on, and that sets it again, under the same lock.
         task.info.work.clear(ThreadFlags::SIGPENDING);
+        drop(shared);
         Some(dump)
     }
 

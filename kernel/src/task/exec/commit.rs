@@ -54,7 +54,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     // the same answer to whether its memory may be inspected.
     let old_creds = task.creds();
     let gains = gains(&old_creds, &creds);
-    image.mm.set_dump_mode(match gains {
+    image.mm.set_dump_mode(match gains || image.hidden {
         true => crate::mm::space::SUID_DUMPABLE.load(Ordering::Relaxed),
         false => 1,
     });

@@ -29,6 +29,8 @@ const PROGRAM_RANDOM_BITS: u32 = if usize::BITS == 64 { 40 } else { 20 } - PAGE_
 pub(super) struct Image {
     /// The address space.
     pub mm: Arc<AddressSpace>,
+    /// The caller may not read the program or its interpreter.
+    pub hidden: bool,
     /// The address at which execution starts: the interpreter's entry, if there is an interpreter.
     pub start: usize,
     /// The program's entry (`AT_ENTRY`).
@@ -115,6 +117,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     let place = USER_END / 3 * 2 + ((random() as usize) & ((1 << PROGRAM_RANDOM_BITS) - 1)) * PAGE_SIZE;
     let main = map(&mm, &program.file, &header, &table, Some(place), &mut tails)?;
     let mut image = Image {
+        hidden: program.hidden || interpreter.as_deref().is_some_and(super::is_hidden),
         start: main.entry,
         entry: main.entry,
         base: 0,

@@ -16,6 +16,7 @@ use crate::arch::frame::Frame;
 use crate::fs::file::File;
 use crate::fs::lookup::AT_FDCWD;
 use crate::fs::open;
+use crate::fs::perm::{self, READ};
 use crate::mm::copy::read_path;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -45,6 +46,13 @@ pub(super) struct Program {
     interpreter: Vec<u8>,
     /// Arguments and environment.
     strings: Strings,
+    /// The caller may not read a file of it: then neither its memory, by a core file or as its tracer.
+    hidden: bool,
+}
+
+/// Whether the running thread may not read the file, only execute it.
+fn is_hidden(file: &File) -> bool {
+    perm::permission(file.inode(), READ, &current().creds()).is_err()
 }
 
 impl Program {
@@ -67,6 +75,7 @@ impl Program {
         }
         let interpreter = filename.clone();
         let mut program = Self {
+            hidden: is_hidden(&file),
             file,
             head: [0; HEAD],
             head_len: 0,

@@ -36,6 +36,7 @@ pub(super) fn resolve(program: &mut Program) -> Result<(), Errno> {
     program.strings.replace_first(path, argument, &script)?;
     let path = path.to_vec();
     program.file = open::open_exec(AT_FDCWD, &path, false, false)?;
+    program.hidden |= super::is_hidden(&program.file);
     program.interpreter = path;
     program.read_head()
 }
