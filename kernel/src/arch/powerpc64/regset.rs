@@ -2,9 +2,9 @@
 //! vector-scalar registers.
 
 use super::frame::Frame;
-use super::spr::{MSR_MATH, MSR_STEP};
+use super::spr::{MSR_BE, MSR_MATH, MSR_SE, MSR_STEP};
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
 use limen_linux_abi::Errno;
 
 /// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`.
@@ -40,6 +40,8 @@ pub const REQUESTS: Requests = Requests {
     sysemu: [29, 30],
     sets: &[(12, 13, 0), (14, 15, 1), (18, 19, 2), (22, 23, 0), (27, 28, 3)],
     set_syscall: None,
+    words: None,
+    block_step: Some(0x100),
 };
 
 /// `ELF_NGREG`: the frame's first words, and room.
@@ -158,15 +160,23 @@ pub fn user_word(offset: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether the processor steps: after the next instruction in user mode there is a trap. Changes it if
-/// `step` says so; returns how it was.
-pub fn stepping(frame: &mut Frame, _: &mut Context, step: bool) -> Option<bool> {
+/// Whether the processor steps: after the next instruction in user mode, or the next branch, there is a trap.
+/// Changes it if `step` says so; returns how it was.
+pub fn stepping(frame: &mut Frame, _: &mut Context, step: Option<Step>) -> Option<bool> {
     let was = frame.msr & MSR_STEP != 0;
     frame.msr &= !MSR_STEP;
-    if step {
-        frame.msr |= MSR_STEP & 1 << 10;
-    }
+    frame.msr |= match step {
+        None => 0,
+        Some(Step::Instruction) => MSR_SE,
+        Some(Step::Block) => MSR_BE,
+    };
     Some(was)
+}
+
+/// The processor does steps.
+pub const STEPS_BY_SOFTWARE: bool = false;
+pub fn begin_step(_: &mut Frame) -> bool {
+    false
 }
 
 /// What of the frame a stop at a system call changes: nothing.
