@@ -257,7 +257,7 @@ static void refusals(void) {
     unsigned long word;
     pid_t pid = traced(pauses);
 #define REFUSED(n, value, error) CHECK(trace(POKEUSER, pid, DEBUGREG(n), value) == -1 && errno == error)
-    REFUSED(0, 0x7ffffffff000, EINVAL);
+    REFUSED(0, 1ul << 63, EINVAL);
     REFUSED(1, ~0ul, EINVAL);
     REFUSED(4, 1, EIO);
     REFUSED(5, 1, EIO);
@@ -269,7 +269,7 @@ static void refusals(void) {
     REFUSED(7, 1 | 4 << 16, EINVAL);
     CHECK(trace(PEEKUSER, pid, DEBUGREG(7), (unsigned long)&word) == 0 && word == 0);
     CHECK(trace(POKEUSER, pid, DEBUGREG(7), 1 << 16 | 0xfc00 | 2) == 0);
-    CHECK(trace(PEEKUSER, pid, DEBUGREG(7), (unsigned long)&word) == 0 && word == (1 << 16 | 2));
+    CHECK(trace(PEEKUSER, pid, DEBUGREG(7), (unsigned long)&word) == 0 && word == (1 << 16 | 0xfc00 | 2));
     CHECK(trace(PEEKUSER, pid, DEBUGREG(6), (unsigned long)&word) == 0 && word == 0xffff0ff0);
     CHECK(trace(POKEUSER, pid, DEBUGREG(6), 0xffff0ff1) == 0);
     CHECK(trace(PEEKUSER, pid, DEBUGREG(6), (unsigned long)&word) == 0 && word == 0xffff0ff1);

@@ -72,6 +72,8 @@ pub fn off() {
 pub struct Registers {
     addresses: [usize; 4],
     control: usize,
+    /// `DR7` as it was written, whatever has no meaning.
+    written: usize,
     /// `DR6` as tracers see it, but for what is always so.
     status: usize,
     /// It is stepped through.
@@ -102,6 +104,7 @@ impl Registers {
     pub const NONE: Self = Self {
         addresses: [0; 4],
         control: 0,
+        written: 0,
         status: 0,
         steps: None,
     };
@@ -144,7 +147,7 @@ impl Registers {
     /// As tracers see them, by number.
     pub(super) fn words(&self) -> [usize; WORDS] {
         let [a, b, c, d] = self.addresses;
-        [a, b, c, d, 0, 0, self.status ^ NOTHING, self.control]
+        [a, b, c, d, 0, 0, self.status ^ NOTHING, self.written]
     }
 
     /// Number `n` becomes `word`. `EINVAL`: no program may have that; `EIO`: there is no such register.
@@ -160,7 +163,7 @@ impl Registers {
                 for (n, address) in self.addresses.iter().enumerate() {
                     check(control, n, *address)?;
                 }
-                self.control = control;
+                (self.control, self.written) = (control, word);
             }
             _ => return Err(Errno::EIO),
         }
