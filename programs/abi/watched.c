@@ -355,6 +355,23 @@ static void blocks(void) {
 }
 #endif
 
+#ifdef __powerpc64__
+/* What there is: nothing. */
+static void information(void) {
+    struct {
+        uint32_t version, instructions, data, conditions, alignment, condition;
+        uint64_t features;
+    } info;
+    memset(&info, 0xff, sizeof info);
+    pid_t pid = traced(counts);
+    CHECK(trace(0x89, pid, 0, (unsigned long)&info) == 0 && info.version == 1 && info.instructions == 0);
+    CHECK(info.data == 0 && info.conditions == 0 && info.alignment == 8 && info.condition == 0);
+    printf("features %llx\n", (unsigned long long)info.features);
+    CHECK(info.features == 4);
+    ended(pid);
+}
+#endif
+
 #ifdef __arm__
 /* Each of these is stepped through: where it goes is compared with what the same code notes of its way. */
 extern char arm_code[], thumb_code[], arm_end[], thumb_end[];
@@ -557,6 +574,9 @@ int main(void) {
 #endif
 #if defined(__x86_64__) || defined(__powerpc64__)
     blocks();
+#endif
+#ifdef __powerpc64__
+    information();
 #endif
 #ifdef __arm__
     if (is_limen()) {

@@ -7,7 +7,7 @@ use super::switch::Context;
 use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`.
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`, `struct ppc_debug_info`.
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -33,12 +33,26 @@ pub const SETS: &[RegisterSet] = &[
         get: halves,
         set: set_halves,
     },
+    // Version; no breakpoints of any kind; their alignment; that they may be ranges.
+    RegisterSet {
+        note: 0,
+        size: || 32,
+        get: |_, _, out| put_words(out, [1, 0, 8, 4]),
+        set: |_, _, _| Err(Errno::EIO),
+    },
 ];
 
 /// The requests' numbers.
 pub const REQUESTS: Requests = Requests {
     sysemu: [29, 30],
-    sets: &[(12, 13, 0), (14, 15, 1), (18, 19, 2), (22, 23, 0), (27, 28, 3)],
+    sets: &[
+        (12, 13, 0),
+        (14, 15, 1),
+        (18, 19, 2),
+        (22, 23, 0),
+        (27, 28, 3),
+        (0x89, -1, 4),
+    ],
     set_syscall: None,
     words: None,
     block_step: Some(0x100),
