@@ -135,13 +135,16 @@ static int set_point(pid_t pid, long note, volatile void *at, uint32_t control) 
     return trace(SETREGSET, pid, note, (unsigned long)&io);
 }
 static int set_break(pid_t pid, void *at) { return set_point(pid, NT_BREAK, at, 0xf << 5 | 1); }
-static int set_watch(pid_t pid, volatile void *at) { return set_point(pid, NT_WATCH, at, 0xff << 5 | 2 << 3 | 1); }
+static int set_watch(pid_t pid, volatile void *at) {
+    return set_point(pid, NT_WATCH, at, 0xff << 5 | 2 << 3 | 1);
+}
 static int set_nothing(pid_t pid) {
     return set_point(pid, NT_BREAK, NULL, 0) | set_point(pid, NT_WATCH, NULL, 0);
 }
 #elif defined(__arm__)
 static int set_point(pid_t pid, long n, unsigned long at, unsigned long control) {
-    return trace(30, pid, n, (unsigned long)&at) | trace(30, pid, n < 0 ? n - 1 : n + 1, (unsigned long)&control);
+    long next = n < 0 ? n - 1 : n + 1;
+    return trace(30, pid, n, (unsigned long)&at) | trace(30, pid, next, (unsigned long)&control);
 }
 static int set_break(pid_t pid, void *at) {
     unsigned long bytes = (unsigned long)at & 1 ? 3 : 0xf;

@@ -11,8 +11,8 @@ impl Bytes {
     }
     fn get<const N: usize>(&self, at: u32) -> Option<[u8; N]> {
         let mut bytes = [0; N];
-        for (address, byte) in (at..).zip(&mut bytes) {
-            *byte = *self.0.get(&address)?;
+        for (n, byte) in (0..).zip(&mut bytes) {
+            *byte = *self.0.get(&at.wrapping_add(n))?;
         }
         Some(bytes)
     }
@@ -299,4 +299,26 @@ fn exclusive_sequences() {
 fn what_cannot_be_read() {
     assert_eq!(run(&[], 0).0, Step::Unreadable);
     assert_eq!(run(&[0xff, 0xf7], PSR_T).0, Step::Unreadable);
+}
+
+#[test]
+fn any_instruction_is_one_step() {
+    let mut seed = 0x2545_f491u32;
+    let mut random = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        seed
+    };
+    let mut done = 0;
+    for _ in 0..100_000 {
+        let (words, psr) = ([random(), random()], random() & !0x1f);
+        let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        match run(&code, psr).0 {
+            Step::Done => done += 1,
+            Step::Runs(stops) => assert!(stops.addresses()[0] > CODE && stops.addresses().len() <= STOPS),
+            Step::Unreadable => panic!("{words:x?}"),
+        }
+    }
+    assert!(done > 1000);
 }

@@ -8,8 +8,8 @@
 //! * `iretq` faults in the kernel if there is no way back to what the frame says: an address that is not
 //!   canonical, segments that are none. By then the user's registers are loaded: `x86_segment` makes it the
 //!   fault in user mode that it would have been a moment later.
-//! * A debug exception may arrive anywhere, too: one from user mode goes on from its stack to the thread's, as
-//!   if it had been taken there, one in the kernel is of the next kind.
+//! * A debug exception may arrive anywhere, too: one from user mode goes on from its stack to the thread's,
+//!   as if it had been taken there, one in the kernel is of the next kind.
 //! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and
 //!   user space can load any GS base. Their stacks are this CPU's own, and just above the frame lies the
 //!   address of the CPU's block: `x86_paranoid` sets GS from there and puts it back as it was.
@@ -321,9 +321,9 @@ unsafe fn swapgs() {
     unsafe { asm!("swapgs", options(nostack, preserves_flags)) }
 }
 
-/// An NMI, double fault, machine check, or a debug exception in the kernel, on its own stack: above the frame lies the address of the CPU's
-/// block. If it came from user mode, GS is the user's, and the way back exchanges it; in the kernel it may be
-/// either, and is put back as it was.
+/// An NMI, double fault, machine check, or a debug exception in the kernel, on its own stack: above the frame
+/// lies the address of the CPU's block. If it came from user mode, GS is the user's, and the way back
+/// exchanges it; in the kernel it may be either, and is put back as it was.
 ///
 /// # Safety
 /// By the entry stub only.
