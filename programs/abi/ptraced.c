@@ -651,6 +651,32 @@ static void steps_into_handler(void) {
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGUSR1 << 8);
 }
 
+/* Steps to the end: into a handler and back from it, and into another program. (A program begins with atomic
+ * operations, whose loops do not end if each step ends their reservation.) */
+static void steps_all_the_way(void) {
+    int (*const bodies[])(void) = {handles, execs};
+    const int ends_with[] = {SIGUSR1 << 8, 11 << 8};
+#if defined(__x86_64__) || defined(__arm__)
+    const int count_of = 2;
+#else
+    const int count_of = 1;
+#endif
+    for (int n = 0; n < count_of; n++) {
+        pid_t pid = traced(bodies[n]);
+        int status = STATUS(SIGTRAP, 0), handler = 0;
+        for (int count = 0; count < 200000 && WIFSTOPPED(status); count++) {
+            unsigned long registers[64];
+            struct iovec io = {registers, sizeof registers};
+            unsigned long sig = WSTOPSIG(status) == SIGTRAP ? 0 : (unsigned long)WSTOPSIG(status);
+            if (trace(SINGLESTEP, pid, 0, sig) != 0) break;
+            status = await(pid);
+            if (WIFSTOPPED(status) && trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0)
+                handler += registers[IP] == ((unsigned long)notes & ~CODE);
+        }
+        CHECK(status == ends_with[n] && handler == (n == 0));
+    }
+}
+
 static struct sock_filter allow[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
 
@@ -728,6 +754,7 @@ int main(int argc, char **argv) {
         steps();
         steps_over_fork();
         steps_into_handler();
+        steps_all_the_way();
     }
     return report();
 }
