@@ -286,7 +286,7 @@ impl Source {
     /// once.
     pub fn selftests(self) -> Result<PathBuf> {
         const INSIDE: &str = "tools/testing/selftests";
-        const FOLDERS: [&str; 9] = [
+        const FOLDERS: [&str; 10] = [
             "rseq",
             "membarrier",
             "futex",
@@ -295,6 +295,7 @@ impl Source {
             "ftrace",
             "ptrace",
             "sigaltstack",
+            "breakpoints",
             "x86",
         ];
         let (package, archive) = self.archive()?;
