@@ -61,15 +61,24 @@
 #define O_EXIT 0x40
 #define O_EXITKILL 0x100000
 #define STOP_EVENT 128
-/* Where single steps are. */
-#if defined(__x86_64__) || defined(__powerpc64__) || defined(__aarch64__)
-#define STEPS
+/* Where the kernel steps: on 32-bit Arm only Limen does. */
+#ifdef __arm__
+#define STEPS is_limen()
+#else
+#define STEPS 1
 #endif
 /* Where the next instruction's address is in NT_PRSTATUS. */
 #ifdef __x86_64__
 #define IP 16
+#elif defined(__arm__)
+#define IP 15
+/* What of a function's address says which instructions are there. */
+#define CODE 1ul
 #else
 #define IP 32
+#endif
+#ifndef CODE
+#define CODE 0ul
 #endif
 #define STATUS(signal, event) ((event) << 16 | (signal) << 8 | 0x7f)
 
@@ -365,13 +374,11 @@ static int is_limen(void) {
     return uname(&name) == 0 && strstr(name.version, "Limen") != NULL;
 }
 
-#ifdef STEPS
 /* Runs until it is told to end. */
 static int reads(void) {
     char byte;
     return read(0, &byte, 1) == 1 ? 5 : 6;
 }
-#endif
 
 /* A child that runs `body`, whose standard input is a pipe of which the other end is `*in`. */
 static pid_t with_input(int (*body)(void), int *in) {
@@ -408,7 +415,6 @@ static void tracers_end_early(void) {
         _exit(0);
     }
     CHECK(await(tracer) == 0 && await(pid) == 3 << 8);
-#ifdef STEPS
     /* On Linux the trap kills it. */
     if (!is_limen()) return;
     int in = -1;
@@ -423,7 +429,6 @@ static void tracers_end_early(void) {
     }
     CHECK(await(tracer) == 0 && write(in, "x", 1) == 1 && await(pid) == 5 << 8);
     close(in);
-#endif
 }
 
 /* A child that asks to be traced while its parent ends. It is always waited for. */
@@ -581,7 +586,6 @@ static void status_line(void) {
     ended(pid);
 }
 
-#ifdef STEPS
 static void steps(void) {
     unsigned long registers[64], last = 0;
     pid_t pid = traced(calls);
@@ -640,17 +644,38 @@ static void steps_into_handler(void) {
     CHECK(trace(SINGLESTEP, pid, 0, SIGUSR1) == 0 && await(pid) == STATUS(SIGTRAP, 0));
     CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_code == SIGTRAP);
     CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
-    CHECK(registers[IP] == (unsigned long)notes);
+    CHECK(registers[IP] == ((unsigned long)notes & ~CODE));
     CHECK(trace(SINGLESTEP, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
     CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
-    CHECK(registers[IP] != (unsigned long)notes);
+    CHECK(registers[IP] != ((unsigned long)notes & ~CODE));
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGUSR1 << 8);
 }
+
+/* Steps to the end: into a handler and back from it, and into another program. (A program begins with atomic
+ * operations, whose loops do not end if each step ends their reservation.) */
+static void steps_all_the_way(void) {
+    int (*const bodies[])(void) = {handles, execs};
+    const int ends_with[] = {SIGUSR1 << 8, 11 << 8};
+#if defined(__x86_64__) || defined(__arm__)
+    const int count_of = 2;
 #else
-static void steps(void) {}
-static void steps_over_fork(void) {}
-static void steps_into_handler(void) {}
+    const int count_of = 1;
 #endif
+    for (int n = 0; n < count_of; n++) {
+        pid_t pid = traced(bodies[n]);
+        int status = STATUS(SIGTRAP, 0), handler = 0;
+        for (int count = 0; count < 200000 && WIFSTOPPED(status); count++) {
+            unsigned long registers[64];
+            struct iovec io = {registers, sizeof registers};
+            unsigned long sig = WSTOPSIG(status) == SIGTRAP ? 0 : (unsigned long)WSTOPSIG(status);
+            if (trace(SINGLESTEP, pid, 0, sig) != 0) break;
+            status = await(pid);
+            if (WIFSTOPPED(status) && trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0)
+                handler += registers[IP] == ((unsigned long)notes & ~CODE);
+        }
+        CHECK(status == ends_with[n] && handler == (n == 0));
+    }
+}
 
 static struct sock_filter allow[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
@@ -725,8 +750,11 @@ int main(int argc, char **argv) {
     status_line();
     filters();
     restartable_sequences();
-    steps();
-    steps_over_fork();
-    steps_into_handler();
+    if (STEPS) {
+        steps();
+        steps_over_fork();
+        steps_into_handler();
+        steps_all_the_way();
+    }
     return report();
 }

@@ -80,6 +80,13 @@ pub struct Access {
     pub write_back: Option<(usize, u32)>,
 }
 
+impl Access {
+    /// Whether the program goes on where it says.
+    pub fn loads_pc(&self) -> bool {
+        self.load && matches!(self.registers, Registers::List(list) if list >> 15 & 1 != 0)
+    }
+}
+
 /// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -110,10 +117,10 @@ pub fn fix(state: &mut State, memory: &mut impl Memory, addr: u32) -> Outcome {
     if let Err(at) = state.run(memory, &access) {
         return Outcome::Fault(at);
     }
-    if state.registers[15] == pc {
+    if !access.loads_pc() {
         state.registers[15] = pc.wrapping_add(length);
-        state.advance_it();
     }
+    state.advance_it();
     Outcome::Done
 }
 
@@ -129,8 +136,20 @@ pub fn is_breakpoint(memory: &impl Memory, thumb: bool, pc: u32) -> bool {
     }
 }
 
+/// Whether the instruction at `pc` is `BKPT` (A8.8.24).
+pub fn is_bkpt(memory: &impl Memory, thumb: bool, pc: u32) -> bool {
+    if thumb {
+        memory.half(pc).is_some_and(|half| half >> 8 == 0xbe)
+    } else {
+        memory
+            .word(pc)
+            .is_some_and(|word| word & 0x0ff0_00f0 == 0x0120_0070)
+    }
+}
+
 /// The instruction at r15. The first half of a Thumb instruction tells whether there is a second (A6.1).
-fn fetch(state: &State, memory: &impl Memory) -> Option<Instruction> {
+/// `None`: it cannot be read.
+pub fn fetch(state: &State, memory: &impl Memory) -> Option<Instruction> {
     let pc = state.registers[15];
     if !state.thumb() {
         return memory.word(pc).map(Instruction::Arm);
@@ -163,12 +182,13 @@ struct Mode {
 }
 
 impl State {
-    fn thumb(&self) -> bool {
+    /// Whether the program is in Thumb state.
+    pub fn thumb(&self) -> bool {
         self.psr & PSR_T != 0
     }
 
     /// A register as instructions see it: r15 is two instructions ahead.
-    fn get(&self, n: usize) -> u32 {
+    pub fn get(&self, n: usize) -> u32 {
         let ahead = match n {
             15 if self.thumb() => 4,
             15 => 8,
@@ -178,7 +198,7 @@ impl State {
     }
 
     /// Loads a register. The lowest bit of what is loaded into r15 selects Arm or Thumb (A2.3.1).
-    fn load(&mut self, n: usize, value: u32) {
+    pub fn load(&mut self, n: usize, value: u32) {
         self.registers[n] = value;
         if n == 15 {
             self.psr = self.psr & !PSR_T | (value & 1) << 5;
@@ -187,7 +207,7 @@ impl State {
     }
 
     /// The instruction is done: advances the state of an `it` block (A2.5.2).
-    fn advance_it(&mut self) {
+    pub fn advance_it(&mut self) {
         let it = self.psr >> 8 & 0xfc | self.psr >> 25 & 3;
         let next = if it & 7 == 0 {
             0

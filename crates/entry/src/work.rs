@@ -39,6 +39,9 @@ bitflags! {
         /// Limen's own: the quick kind of `RSEQ`. The thread's `struct rseq` has to say what the kernel wrote
         /// to it last time, and no critical section has to be checked or aborted.
         const RSEQ_AGAIN = 1 << 13;
+        /// Limen's own: the thread has debug registers. It stays set in user mode, and each way there loads
+        /// them ([`crate::ThreadWork::debug_exit`]), so that no switch has to.
+        const DEBUG = 1 << 14;
     }
 }
 
@@ -53,7 +56,7 @@ impl ThreadFlags {
         .union(Self::NEED_RESCHED_LAZY)
         .union(Self::PATCH_PENDING);
     /// Everything that the way out must look at, for one single test.
-    pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::ANY_RSEQ);
+    pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::ANY_RSEQ).union(Self::DEBUG);
     /// What makes the work loop call `schedule`.
     pub const RESCHED: Self = Self::NEED_RESCHED.union(Self::NEED_RESCHED_LAZY);
 

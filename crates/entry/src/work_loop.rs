@@ -60,6 +60,9 @@ fn work_loop<K: Kernel>(
                 || rseq == ThreadFlags::RSEQ_AGAIN && k.rseq_again(&irqs)
                 || k.rseq_exit(frame, cause, &irqs)
             {
+                if flags.contains(ThreadFlags::DEBUG) {
+                    k.debug_exit(&irqs);
+                }
                 return (irqs, Next::User);
             }
             // Writing to the user's `struct rseq` would have faulted, and interrupts were off throughout. The

@@ -154,6 +154,7 @@ fn each_flag_has_its_work_and_is_clear_afterwards() {
         (ThreadFlags::RSEQ, &["rseq"]),
         (ThreadFlags::RSEQ_AGAIN, &["rseq again"]),
         (ThreadFlags::RSEQ.union(ThreadFlags::RSEQ_AGAIN), &["rseq"]),
+        (ThreadFlags::DEBUG, &["debug"]),
         (ThreadFlags::MEMDIE, &[]),
         (ThreadFlags::POLLING_NRFLAG, &[]),
         (ThreadFlags::RESTORE_SIGMASK, &[]),
@@ -181,9 +182,13 @@ fn all_flags_at_once_in_order() {
             "patch",
             "signals",
             "notify_resume",
-            "rseq"
+            "rseq",
+            "debug"
         ]
     );
+    // Each time.
+    run_syscall(&m, 2);
+    assert_eq!(between(&m), ["dispatch 2", "debug"]);
 }
 
 #[test]

@@ -16,12 +16,12 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module, patch,
-    platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, debug, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module,
+    patch, platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
-use crate::arch::register_set::{RegisterSet, Requests};
+use crate::arch::register_set::{RegisterSet, Requests, Step};
 use crate::arch::tracked::Call;
 use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::text::Writable;
@@ -440,8 +440,17 @@ owed! {
     /// Bytes of the `USER` area, and the set and place there of a word of it.
     regset::USER_SIZE => usize;
     regset::user_word => fn(usize) -> Option<(usize, usize)>;
-    /// Makes it trap after its next instruction, or not; how it was. `None`: it cannot.
-    regset::stepping => fn(&mut Frame, &mut switch::Context, bool) -> Option<bool>;
+    /// Makes it trap after its next instruction or branch, or not; whether it did. `None`: it cannot.
+    regset::stepping => fn(&mut Frame, &mut switch::Context, Option<Step>) -> Option<bool>;
+    /// Whether a step has to be begun on the way to user mode; does that for the running thread, whose frame
+    /// it is. Returns whether the step is done already. Thread.
+    regset::STEPS_BY_SOFTWARE => bool;
+    regset::begin_step => fn(&mut Frame) -> bool;
+    /// A thread's breakpoints and watchpoints (`Context::debug`): none; whether there are any; they become
+    /// this CPU's, which may keep those of a thread that ran before. Interrupts off.
+    debug::Registers::NONE => debug::Registers;
+    debug::Registers::is_used => fn(&debug::Registers) -> bool;
+    debug::Registers::load => fn(&debug::Registers);
     /// What tells a tracer entry from exit (`true`) in the registers, and the end of that.
     regset::begin_stop => fn(&mut Frame, bool) -> usize;
     regset::end_stop => fn(&mut Frame, usize);

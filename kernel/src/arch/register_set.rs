@@ -26,6 +26,29 @@ pub struct Requests {
     pub sets: &'static [(i32, i32, usize)],
     /// The data becomes the system call's number.
     pub set_syscall: Option<i32>,
+    /// Words that have numbers.
+    pub words: Option<Words>,
+    /// `PTRACE_SINGLEBLOCK`.
+    pub block_step: Option<i32>,
+}
+
+/// Requests for words that have numbers; the data is a pointer to the word.
+pub struct Words {
+    /// The request that reads one.
+    pub get: i32,
+    /// The request that sets one.
+    pub set: i32,
+    /// A number's register set and place in it. `None`: there is no such word.
+    pub set_and_place: fn(isize) -> Option<(usize, usize)>,
+}
+
+/// After what a stepped thread stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Its next instruction.
+    Instruction,
+    /// Its next branch.
+    Block,
 }
 
 /// The word at byte `at` of a set.

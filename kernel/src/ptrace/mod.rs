@@ -13,6 +13,7 @@ mod memory;
 mod regs;
 mod signals;
 
+use crate::arch::register_set::Step;
 use crate::arch::regset::REQUESTS;
 use crate::mm::user::UserPtr;
 use crate::sched::{TaskState, inspect};
@@ -162,16 +163,16 @@ fn of_stopped(request: isize, task: &Arc<Task>, addr: usize, data: usize) -> Sys
         GET_RSEQ_CONFIGURATION => calls::rseq(task, addr, data),
         GET_DISPATCH => calls::dispatch(task, addr, data),
         SET_DISPATCH => calls::set_dispatch(task, addr, data),
-        _ => of_architecture(request, task, data),
+        _ => of_architecture(request, task, addr, data),
     }
 }
 
 /// Requests whose numbers depend on the architecture.
-fn of_architecture(request: isize, task: &Arc<Task>, data: usize) -> SysResult {
+fn of_architecture(request: isize, task: &Arc<Task>, addr: usize, data: usize) -> SysResult {
     let Ok(number) = i32::try_from(request) else {
         return Err(Errno::EIO);
     };
-    if REQUESTS.sysemu.contains(&number) {
+    if REQUESTS.sysemu.contains(&number) || REQUESTS.block_step == Some(number) {
         return resume(request, task, data);
     }
     if number > 0
@@ -181,6 +182,12 @@ fn of_architecture(request: isize, task: &Arc<Task>, data: usize) -> SysResult {
             .find(|(get, set, _)| [get, set].contains(&&number))
     {
         return regs::whole_set(task, *set, data, *get != number);
+    }
+    if let Some(words) = &REQUESTS.words
+        && [words.get, words.set].contains(&number)
+    {
+        let place = (words.set_and_place)(addr as isize);
+        return regs::numbered_word(task, place, data, number == words.set);
     }
     if REQUESTS.set_syscall == Some(number) {
         return calls::set_number(task, data);
@@ -198,24 +205,26 @@ fn signal_to_deliver(data: usize) -> Result<i32, Errno> {
 fn resume(request: isize, task: &Arc<Task>, data: usize) -> SysResult {
     let signal = signal_to_deliver(data)?;
     let [emulate, emulate_step] = REQUESTS.sysemu.map(|number| number as isize);
+    let blocks = REQUESTS
+        .block_step
+        .is_some_and(|number| number as isize == request);
     let work = match request {
+        _ if blocks => SyscallWork::EXIT_TRAP,
         SYSCALL => SyscallWork::TRACE,
         SINGLESTEP => SyscallWork::EXIT_TRAP,
         _ if request == emulate => SyscallWork::EMU,
         _ if request == emulate_step => SyscallWork::EMU.union(SyscallWork::EXIT_TRAP),
         _ => SyscallWork::empty(),
     };
-    let steps = work.contains(SyscallWork::EXIT_TRAP);
-    if !regs::step(task, steps)? && steps {
-        return Err(Errno::EIO);
-    }
+    let step = if blocks { Step::Block } else { Step::Instruction };
+    regs::step(task, work.contains(SyscallWork::EXIT_TRAP).then_some(step))?;
     tracing::resume(task, signal, work)?;
     Ok(0)
 }
 
 fn detach(task: &Arc<Task>, data: usize) -> SysResult {
     let signal = signal_to_deliver(data)?;
-    regs::step(task, false)?;
+    regs::step(task, None)?;
     tracing::detach(task, signal)?;
     Ok(0)
 }

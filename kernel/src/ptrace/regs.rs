@@ -1,7 +1,7 @@
 //! A tracee's registers, and its single steps.
 
 use crate::arch::frame::Frame;
-use crate::arch::register_set::RegisterSet;
+use crate::arch::register_set::{RegisterSet, Step};
 use crate::arch::regset::{self, SETS};
 use crate::arch::switch::Context;
 use crate::mm::copy::zeroed;
@@ -9,6 +9,7 @@ use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::sched::{TaskState, inspect};
 use crate::task::Task;
 use alloc::sync::Arc;
+use limen_entry::ThreadFlags;
 use limen_linux_abi::{Errno, SysResult};
 
 /// Runs `f` with the registers of a tracee in a stop. `ESRCH`: it is in none any more.
@@ -17,27 +18,31 @@ pub fn with<R>(task: &Arc<Task>, f: impl FnOnce(&mut Frame, &mut Context) -> R) 
     inspect::with_registers(task, TaskState::TRACED, |frame, context| {
         if task.trace.take_step() {
             // The trap flag was the tracer's, and is not the program's.
-            regset::stepping(frame, context, false);
+            regset::stepping(frame, context, None);
         }
-        f(frame, context)
+        let result = f(frame, context);
+        if context.debug.is_used() {
+            task.info.work.set(ThreadFlags::DEBUG);
+        }
+        result
     })
     .ok_or(Errno::ESRCH)
 }
 
-/// The tracee is to trap after its next instruction, or not. Returns whether the processor can do that.
-pub fn step(task: &Arc<Task>, on: bool) -> Result<bool, Errno> {
+/// The tracee is to trap after its next instruction or branch, or not. `EIO`: the processor cannot do that.
+pub fn step(task: &Arc<Task>, step: Option<Step>) -> Result<(), Errno> {
     with(task, |frame, context| {
-        if !on {
-            return true;
+        if step.is_none() {
+            return Ok(());
         }
-        match regset::stepping(frame, context, true) {
-            None => false,
-            Some(was) => {
-                task.trace.set_step(!was);
-                true
-            }
+        let was = regset::stepping(frame, context, step).ok_or(Errno::EIO)?;
+        task.trace.set_step(!was);
+        if regset::STEPS_BY_SOFTWARE {
+            // The tracee begins the step itself.
+            task.info.work.set(ThreadFlags::NOTIFY_RESUME);
         }
-    })
+        Ok(())
+    })?
 }
 
 /// The set with the number `note`, which has a size. `EINVAL`.
@@ -110,6 +115,11 @@ pub fn peek(task: &Arc<Task>, offset: usize, to: usize) -> SysResult {
         return Ok(0);
     }
     let (set, at) = user_word(offset)?;
+    read_word(task, set, at, to)
+}
+
+/// Writes the word at byte `at` of a set to the address `to`.
+fn read_word(task: &Arc<Task>, set: &RegisterSet, at: usize, to: usize) -> SysResult {
     let mut bytes = zeroed((set.size)())?;
     with(task, |frame, context| (set.get)(frame, context, &mut bytes))?;
     let word = crate::arch::register_set::word(&bytes, at / size_of::<usize>());
@@ -123,6 +133,11 @@ pub fn poke(task: &Arc<Task>, offset: usize, word: usize) -> SysResult {
         return Ok(0);
     }
     let (set, at) = user_word(offset)?;
+    change_word(task, set, at, word)
+}
+
+/// Gives a set another word at byte `at`.
+fn change_word(task: &Arc<Task>, set: &RegisterSet, at: usize, word: usize) -> SysResult {
     let mut bytes = zeroed((set.size)())?;
     with(task, |frame, context| {
         (set.get)(frame, context, &mut bytes);
@@ -132,4 +147,15 @@ pub fn poke(task: &Arc<Task>, offset: usize, word: usize) -> SysResult {
         (set.set)(frame, context, &bytes)
     })??;
     Ok(0)
+}
+
+/// Requests for a word that has a number. The data is a pointer to it. `EINVAL`: there is no such word.
+pub fn numbered_word(task: &Arc<Task>, place: Option<(usize, usize)>, data: usize, write: bool) -> SysResult {
+    let (set, at) = place.ok_or(Errno::EINVAL)?;
+    let set = SETS.get(set).ok_or(Errno::EIO)?;
+    if write {
+        change_word(task, set, at, UserPtr::<usize>::new(data).read()?)
+    } else {
+        read_word(task, set, at, data)
+    }
 }

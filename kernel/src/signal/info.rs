@@ -53,7 +53,8 @@ const POINTER: usize = size_of::<usize>() / 4;
 /// them.
 const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
-/// The word `si_errno`. It is less than 65,536 in everything that the kernel sends. While a timer's signal is
+/// The word `si_errno`. In everything that the kernel sends it is less than 65,536, or a small negative
+/// number. While a timer's signal is
 /// pending it is `AWAITED`.
 const ERRNO: usize = 1;
 const AWAITED: u32 = 0x5449_4d45;
@@ -95,6 +96,13 @@ impl SigInfo {
     pub fn fault(sig: u32, code: i32, addr: usize) -> Self {
         let mut info = Self::new(sig, code);
         info.put_pointer(UNION, addr);
+        info
+    }
+    /// A fault at `addr`, with a small number in `si_errno` that says more.
+    #[allow(dead_code, reason = "of one architecture")]
+    pub fn numbered_fault(sig: u32, code: i32, addr: usize, number: i32) -> Self {
+        let mut info = Self::fault(sig, code, addr);
+        info.words[ERRNO] = number as u32;
         info
     }
     /// A child's change of state. `status` is an exit code or a signal's number; the times are clock ticks

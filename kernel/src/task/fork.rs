@@ -432,7 +432,7 @@ fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> Contex
     child_frame.set_result(Ok(0));
     if current().trace.steps() {
         // Its maker is stepped through; nobody waits for the child's traps.
-        arch::regset::stepping(&mut child_frame, &mut Context::running(), false);
+        arch::regset::stepping(&mut child_frame, &mut Context::running(), None);
     }
     let sp = (args.stack != 0).then_some(args.stack);
     if let Some(sp) = sp {

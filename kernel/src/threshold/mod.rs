@@ -197,6 +197,7 @@ impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
         crate::mm::oom::before_user();
         crate::tracing::event::later::work();
         crate::rseq::resume(frame);
+        crate::task::ptrace::before_user(frame);
     }
     #[inline(always)]
     fn rseq_again(&self, _: &IrqsOff) -> bool {
@@ -204,6 +205,9 @@ impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
     }
     fn rseq_exit(&self, frame: &mut Frame, cause: Cause, _: &IrqsOff) -> bool {
         crate::rseq::exit(frame, cause)
+    }
+    fn debug_exit(&self, _: &IrqsOff) {
+        crate::task::ptrace::load_debug();
     }
     fn finish_fork(&self, frame: &mut Frame, _: &InKernel) {
         crate::sched::start_thread();

@@ -301,6 +301,7 @@ impl Source {
             "ftrace",
             "ptrace",
             "sigaltstack",
+            "breakpoints",
             "x86",
         ];
         let (package, archive) = self.archive()?;

@@ -45,6 +45,10 @@ pub trait ThreadWork: Processor {
     fn rseq_exit(&self, _frame: &mut Self::Frame, _cause: Cause, _irqs: &IrqsOff) -> bool {
         true
     }
+    /// [`crate::ThreadFlags::DEBUG`] is set: this CPU's debug registers become the thread's. Called once per
+    /// exit, last, with interrupts off; the flag stays.
+    #[inline(always)]
+    fn debug_exit(&self, _irqs: &IrqsOff) {}
     /// The first thing that a new thread does: finish the switch to it (Linux: `schedule_tail`). A kernel
     /// thread then runs its function, and returns from here only if it became a user thread by `exec`.
     fn finish_fork(&self, frame: &mut Self::Frame, in_kernel: &InKernel);

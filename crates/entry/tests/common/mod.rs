@@ -399,6 +399,9 @@ impl ThreadWork for Model {
         self.work.clear(ThreadFlags::ANY_RSEQ);
         true
     }
+    fn debug_exit(&self, _: &IrqsOff) {
+        self.without_irqs("debug");
+    }
     fn finish_fork(&self, _: &mut ModelFrame, _: &InKernel) {
         // The switch is complete: interrupts go on.
         self.irqs_on.set(true);

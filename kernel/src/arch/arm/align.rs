@@ -30,9 +30,8 @@ fn registers(frame: &mut Frame) -> impl Iterator<Item = &mut usize> {
     frame.regs.iter_mut().chain(behind)
 }
 
-/// Does what the instruction at the frame's program counter wanted at the unaligned address `addr`.
-#[cold]
-pub fn fix(frame: &mut Frame, addr: usize) -> Outcome {
+/// Runs `f` with a frame's registers, to be changed.
+pub fn with_state<R>(frame: &mut Frame, f: impl FnOnce(&mut State) -> R) -> R {
     let mut state = State {
         registers: [0; 16],
         psr: frame.cpsr as u32,
@@ -40,10 +39,16 @@ pub fn fix(frame: &mut Frame, addr: usize) -> Outcome {
     for (value, register) in state.registers.iter_mut().zip(registers(frame)) {
         *value = *register as u32;
     }
-    let outcome = limen_arm_align::fix(&mut state, &mut User, addr as u32);
+    let result = f(&mut state);
     for (register, value) in registers(frame).zip(state.registers) {
         *register = value as usize;
     }
     frame.cpsr = state.psr as usize;
-    outcome
+    result
+}
+
+/// Does what the instruction at the frame's program counter wanted at the unaligned address `addr`.
+#[cold]
+pub fn fix(frame: &mut Frame, addr: usize) -> Outcome {
+    with_state(frame, |state| limen_arm_align::fix(state, &mut User, addr as u32))
 }

@@ -1,7 +1,7 @@
 //! What this processor can do: what the kernel needs is checked at boot, registers are set on every CPU, and
 //! user programs are told (`AT_HWCAP`).
 
-use super::{patch, sysreg};
+use super::{debug, patch, sysreg};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_arm_registers::Features;
@@ -68,6 +68,7 @@ pub fn init() {
         }
     }
     sysreg::isb();
+    debug::init();
     FLOAT.store(super::switch::init_fp(), Ordering::Relaxed);
 }
 

@@ -1,12 +1,15 @@
 //! Decoding of aborts (`DFSR`, `IFSR`) and undefined instructions: page faults go to `mm`, the rest becomes
 //! signals, or the end of the kernel.
 
+use super::debug::{self, Hit};
 use super::frame::Frame;
 use super::mmu::{SHORT, sync_root};
 use super::switch::Fault;
 use super::{align, sysreg, uaccess};
 use crate::mm::Prot;
-use crate::signal::{self, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, info::code};
+use crate::sched::entity::with_current_context;
+use crate::signal::{self, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, SigInfo, info::code};
+use crate::task::{current, ptrace::left_step};
 use crate::trace::symbols::Symbol;
 use limen_arm_registers::Abort;
 
@@ -87,7 +90,7 @@ fn other_abort(frame: &mut Frame, syndrome: &Syndrome, abort: Abort) {
             align::Outcome::Fault(_) => (SIGSEGV, code::SEGV_MAPERR),
             align::Outcome::Unknown => (SIGBUS, code::BUS_ADRALN),
         },
-        Abort::Debug => (SIGTRAP, code::TRAP_HWBKPT),
+        Abort::Debug => return debug_event(frame, syndrome),
         Abort::External => (SIGBUS, code::BUS_OBJERR),
         Abort::Other => (SIGKILL, code::KERNEL),
     };
@@ -97,6 +100,42 @@ fn other_abort(frame: &mut Frame, syndrome: &Syndrome, abort: Abort) {
         Fault::remember(0, syndrome.fsr & !FSR_PREFETCH);
     }
     signal::force_fault(signal, code, addr);
+}
+
+/// A breakpoint or a watchpoint was hit, or `bkpt` was executed.
+#[cold]
+fn debug_event(frame: &mut Frame, syndrome: &Syndrome) {
+    let (pc, executes) = (frame.pc as u32, syndrome.fsr & FSR_PREFETCH != 0);
+    let hit = with_current_context(|context| {
+        if executes {
+            context.debug.at(pc, frame.thumb())
+        } else {
+            context.debug.accessed(syndrome.far as u32)
+        }
+    });
+    let addr = if executes { frame.pc } else { syndrome.far };
+    match hit {
+        Some(Hit::Step) if left_step(frame) => {}
+        Some(Hit::Step) => signal::force_fault(SIGTRAP, code::TRAP_TRACE, addr),
+        Some(Hit::Point(number)) if current().trace.is_traced() => {
+            Fault::remember(0, syndrome.fsr & !FSR_PREFETCH);
+            signal::force(
+                SIGTRAP,
+                SigInfo::numbered_fault(SIGTRAP, code::TRAP_HWBKPT, addr, number),
+            );
+        }
+        // Its tracer has gone, and nobody could let it go on.
+        Some(Hit::Point(_)) => with_current_context(|context| {
+            context.debug.forget();
+            context.debug.load();
+        }),
+        None if executes && limen_arm_align::is_bkpt(&align::User, frame.thumb(), pc) => {
+            Fault::remember(0, syndrome.fsr & !FSR_PREFETCH);
+            signal::force_fault(SIGTRAP, code::TRAP_HWBKPT, addr);
+        }
+        // It was meant for a thread that ran on this CPU before.
+        None => crate::sync::without_interrupts(debug::off),
+    }
 }
 
 /// An undefined instruction in user mode.

@@ -71,6 +71,12 @@ pub(super) fn page() -> usize {
     &raw const kuser_page as usize
 }
 
+/// What is in it.
+pub(super) fn bytes() -> &'static [u8; 4096] {
+    // SAFETY: the whole page is in the image, and constant.
+    unsafe { &*(page() as *const [u8; 4096]) }
+}
+
 /// Where handlers without a restorer return to: the frame's kind, the handler's instruction set.
 pub(super) fn sigreturn(siginfo: bool, thumb: bool) -> usize {
     let number = usize::from(siginfo);

@@ -15,6 +15,7 @@ pub mod cpu;
 pub mod cpuinfo;
 #[path = "../arm_common/cpus.rs"]
 mod cpus;
+pub mod debug;
 #[cfg(not(feature = "short-descriptors"))]
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
@@ -87,6 +88,7 @@ pub mod sites;
 #[path = "../arm_common/smp.rs"]
 pub mod smp;
 pub mod stack;
+mod step;
 pub mod switch;
 pub mod syscalls;
 mod sysreg;

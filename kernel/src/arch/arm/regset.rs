@@ -1,12 +1,13 @@
-//! Register sets for tracers: general registers (`pt_regs`), VFP.
+//! Register sets for tracers: general registers (`pt_regs`), VFP, breakpoints and watchpoints.
 
+use super::debug::{self, MOST};
 use super::frame::{Frame, PSR_A, PSR_F};
 use super::signal::sanitize_psr;
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use crate::arch::register_set::{RegisterSet, Requests, Step, Words, put_words, word};
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_ARM_VFP`, `PTRACE_GET_THREAD_AREA`.
+/// `NT_PRSTATUS`, `NT_ARM_VFP`, `PTRACE_GET_THREAD_AREA`, `PTRACE_GETHBPREGS`.
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -27,6 +28,13 @@ pub const SETS: &[RegisterSet] = &[
         get: |_, context, out| put_words(out, [context.tls]),
         set: |_, _, _| Err(Errno::EIO),
     },
+    // What there is; addresses and control words of breakpoints, then of watchpoints.
+    RegisterSet {
+        note: 0,
+        size: || (1 + 4 * MOST) * 4,
+        get: points,
+        set: set_points,
+    },
 ];
 
 /// The requests' numbers. Linux has no emulation of system calls here; 31 is `PTRACE_GETFDPIC`.
@@ -34,6 +42,12 @@ pub const REQUESTS: Requests = Requests {
     sysemu: [32, 33],
     sets: &[(12, 13, 0), (27, 28, 1), (22, -1, 2)],
     set_syscall: Some(23),
+    words: Some(Words {
+        get: 29,
+        set: 30,
+        set_and_place,
+    }),
+    block_step: None,
 };
 
 const WORDS: usize = 18;
@@ -82,10 +96,62 @@ pub fn user_word(offset: usize) -> Option<(usize, usize)> {
     (offset < WORDS * 4).then_some((0, offset))
 }
 
-/// Whether the processor steps: it cannot.
-pub fn stepping(_: &mut Frame, _: &mut Context, _: bool) -> Option<bool> {
-    None
+/// The word `number` of breakpoints (from 1 on) and watchpoints (from -1 on), or what there is (0). `None`:
+/// there is no such word.
+fn set_and_place(number: isize) -> Option<(usize, usize)> {
+    let word = match number {
+        ..0 => 2 * MOST + number.unsigned_abs(),
+        _ => number as usize,
+    };
+    let within = number.unsigned_abs() <= 2 * MOST;
+    within.then_some((3, 4 * word))
 }
+
+/// The breakpoint or watchpoint whose address is word `1 + 2 * n`.
+fn place(n: usize) -> (bool, usize) {
+    (n >= MOST, n % MOST)
+}
+
+fn points(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
+    let pairs = (0..2 * MOST).flat_map(|n| {
+        let (watches, n) = place(n);
+        let point = context.debug.point(watches, n);
+        point.map_or([0; 2], |point| [point.at as usize, point.control as usize])
+    });
+    let words = core::iter::once(debug::information() as usize).chain(pairs);
+    put_words(out, words);
+}
+
+fn set_points(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    let (breaks, watched) = debug::available();
+    for n in 0..2 * MOST {
+        let [at, control] = [1, 2].map(|part| word(from, part + 2 * n) as u32);
+        let (watches, n) = place(n);
+        let wanted = debug::Point::new(at, control, watches);
+        let have = if watches { watched } else { breaks };
+        match context.debug.point(watches, n) {
+            Some(point) if n < have => {
+                if *point != wanted {
+                    *point = wanted.check(watches)?;
+                }
+            }
+            _ if at == 0 && control == 0 => {}
+            _ => return Err(Errno::ENOSPC),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the thread is to do a single step; how it was. The step begins on its way to user mode
+/// ([`begin_step`]).
+pub fn stepping(_: &mut Frame, context: &mut Context, step: Option<Step>) -> Option<bool> {
+    context.debug.set_steps(core::iter::empty());
+    Some(core::mem::replace(&mut context.debug.wanted, step.is_some()))
+}
+
+/// The processor does not step.
+pub const STEPS_BY_SOFTWARE: bool = true;
+pub use super::step::begin as begin_step;
 
 /// At a stop at a system call r12 says whether it is the entry (0) or the exit (1).
 pub fn begin_stop(frame: &mut Frame, exit: bool) -> usize {

@@ -7,6 +7,7 @@
 //! switch in between saves and loads the copy's values like any others. That is why kernel threads, whose
 //! registers no switch saves, do not borrow ([`USER_THREAD`]).
 
+use super::debug;
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, sysreg};
 use crate::sched::float::{Float, Registers, Reset};
@@ -53,6 +54,8 @@ pub struct Context {
     pub(super) float: Float<FpState>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
+    /// Breakpoints and watchpoints.
+    pub debug: debug::Registers,
 }
 
 /// Where the byte of a task is that says whether it is a user thread.
@@ -204,6 +207,7 @@ impl Context {
             resume: Resume::BEHIND,
             float: Float::new(FpState::ZERO),
             fault: Fault::NONE,
+            debug: debug::Registers::NONE,
         }
     }
 
@@ -240,6 +244,7 @@ impl Context {
         let whose = core::ptr::from_ref(self).cast();
         self.float.begin(whose);
         self.tls = 0;
+        self.debug = debug::Registers::NONE;
         // SAFETY: user mode's own registers: TPIDRURW and TPIDRURO.
         unsafe {
             sysreg::write!(TPIDRURW, 0u32);

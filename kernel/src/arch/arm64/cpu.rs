@@ -78,20 +78,8 @@ pub fn init() {
             core::arch::asm!(".inst {}", const MSR_PAN | 1 << 8, options(nostack, preserves_flags));
         }
     }
-    step_user(false);
+    super::debug::init();
     sysreg::isb();
-}
-
-/// Single steps in user mode of this CPU: on only for a thread that is stepped. The switch to it turns them
-/// on. Another thread's first step turns them off, which costs that thread nothing but time.
-#[cold]
-pub fn step_user(on: bool) {
-    /// `MDSCR_EL1`: user mode's debug communication channel traps; single steps.
-    const TDCC: u64 = 1 << 12;
-    const SS: u64 = 1;
-    // SAFETY: in the kernel there are no debug exceptions (`MDSCR_EL1.KDE`), and on a step in user mode that
-    // nobody asked for the exception's handler calls this.
-    unsafe { sysreg::write!("mdscr_el1", TDCC | if on { SS } else { 0 }) };
 }
 
 /// A mask that keeps the four-bit fields of an identification register that begin at these bits.

@@ -1,6 +1,7 @@
 //! Decoding of synchronous exceptions (`ESR_EL1`); calls the threshold with the right handler: page faults go
 //! to `mm`, the rest becomes signals, or the end of the kernel.
 
+use super::debug::Registers;
 use super::frame::Frame;
 use super::switch::Fault;
 use super::{emulate, sysreg, uaccess};
@@ -9,7 +10,7 @@ use crate::mm::Prot;
 use crate::sched::entity::with_current_context;
 use crate::signal::info::code::{self, *};
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
-use crate::task::ptrace::left_step;
+use crate::task::{current, ptrace::left_step};
 use crate::{signal, threshold};
 
 /// Exception classes (Arm ARM, `ESR_EL1.EC`).
@@ -178,6 +179,26 @@ fn user_abort_for_good(syndrome: &Syndrome, abort: Abort, addr: usize) {
     }
 }
 
+/// Whether a breakpoint or watchpoint that was hit is the thread's, and its tracer is still there. If not,
+/// this CPU has no more of them. Interrupts are off.
+#[cold]
+fn is_own_point(pc: usize, syndrome: &Syndrome) -> bool {
+    let traced = current().trace.is_traced();
+    let own = with_current_context(|context| {
+        if !traced {
+            context.debug = Registers::NONE;
+        }
+        match syndrome.class() {
+            class::BREAKPOINT_USER => context.debug.stops_at(pc),
+            _ => context.debug.watches(),
+        }
+    });
+    if !own {
+        super::debug::off();
+    }
+    own
+}
+
 #[cold]
 fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
     let pc = frame.pc;
@@ -196,11 +217,12 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
         class::PC_ALIGNMENT => (SIGBUS, BUS_ADRALN, syndrome.far as usize),
         class::SP_ALIGNMENT => (SIGBUS, BUS_ADRALN, frame.sp),
         class::FP_EXCEPTION => (SIGFPE, float_code(syndrome.esr), pc),
+        class::BREAKPOINT_USER | class::WATCHPOINT_USER if !is_own_point(pc, syndrome) => return,
         class::BREAKPOINT_USER => (SIGTRAP, TRAP_HWBKPT, pc),
         class::WATCHPOINT_USER => (SIGTRAP, TRAP_HWBKPT, syndrome.address()),
         class::STEP_USER if !with_current_context(|context| context.steps) => {
             // It was another thread, before this one came to the CPU.
-            return super::cpu::step_user(false);
+            return super::debug::step_user(false);
         }
         class::STEP_USER if left_step(frame) => return,
         class::STEP_USER => (SIGTRAP, TRAP_TRACE, pc),

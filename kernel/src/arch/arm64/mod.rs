@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod cpuinfo;
 #[path = "../arm_common/cpus.rs"]
 mod cpus;
+pub mod debug;
 #[path = "../arm_common/descriptor.rs"]
 mod descriptor;
 #[path = "../arm_common/devicetree.rs"]

@@ -1,13 +1,14 @@
 //! Register sets for tracers: general registers (`user_pt_regs`), floating point, thread pointer, system call
-//! number.
+//! number, breakpoints and watchpoints (`user_hwdebug_state`).
 
+use super::debug::{self, MOST, Point};
 use super::frame::Frame;
 use super::signal::{PSTATE_SS, sanitize_pstate};
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_ARM_TLS`, `NT_ARM_SYSTEM_CALL`.
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_ARM_TLS`, `NT_ARM_SYSTEM_CALL`, `NT_ARM_HW_BREAK`, `NT_ARM_HW_WATCH`.
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -40,6 +41,18 @@ pub const SETS: &[RegisterSet] = &[
             Ok(())
         },
     },
+    RegisterSet {
+        note: 0x402,
+        size: || POINTS,
+        get: |_, context, out| points(context, out, false),
+        set: |_, context, from| set_points(context, from, false),
+    },
+    RegisterSet {
+        note: 0x403,
+        size: || POINTS,
+        get: |_, context, out| points(context, out, true),
+        set: |_, context, from| set_points(context, from, true),
+    },
 ];
 
 /// The requests' numbers: registers come as sets only.
@@ -47,11 +60,15 @@ pub const REQUESTS: Requests = Requests {
     sysemu: [31, 32],
     sets: &[],
     set_syscall: None,
+    words: None,
+    block_step: None,
 };
 
 const WORDS: usize = 34;
 /// Bytes of `user_fpsimd_state`.
 const FLOAT: usize = 528;
+/// Bytes of `user_hwdebug_state`: what there is, then addresses and control words.
+const POINTS: usize = 8 + MOST * 16;
 
 fn set_general(frame: &mut Frame, _: &mut Context, from: &[u8]) -> Result<(), Errno> {
     let mut pstate = word(from, 33);
@@ -86,6 +103,35 @@ fn set_float(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Er
     Ok(())
 }
 
+/// Debug architecture and how many there are; each one's address and control word.
+fn points(context: &mut Context, out: &mut [u8], watches: bool) {
+    let (breaks, watched) = debug::available();
+    let count = if watches { watched } else { breaks };
+    let all = context.debug.points(watches).iter();
+    let pairs = all.flat_map(|point| [point.at as usize, point.control as usize]);
+    put_words(
+        out,
+        core::iter::once((debug::version() as usize) << 8 | count).chain(pairs),
+    );
+}
+
+fn set_points(context: &mut Context, from: &[u8], watches: bool) -> Result<(), Errno> {
+    let (breaks, watched) = debug::available();
+    let count = if watches { watched } else { breaks };
+    for n in 0..MOST {
+        let wanted = Point {
+            at: word(from, 1 + 2 * n) as u64,
+            control: word(from, 2 + 2 * n) as u32,
+        };
+        match context.debug.points(watches).get_mut(n) {
+            Some(point) if n < count => *point = wanted.check(watches)?,
+            _ if wanted.at == 0 && wanted.control == 0 => {}
+            _ => return Err(Errno::ENOSPC),
+        }
+    }
+    Ok(())
+}
+
 /// How many bytes of the `USER` area can be read; what no set has is zero.
 pub const USER_SIZE: usize = 0;
 
@@ -96,12 +142,18 @@ pub fn user_word(_: usize) -> Option<(usize, usize)> {
 
 /// Whether the processor steps: after the next instruction in user mode there is an exception. Changes it if
 /// `step` says so; returns how it was. When the thread is switched to, its CPU learns of it.
-pub fn stepping(frame: &mut Frame, context: &mut Context, step: bool) -> Option<bool> {
+pub fn stepping(frame: &mut Frame, context: &mut Context, step: Option<Step>) -> Option<bool> {
     frame.pstate &= !PSTATE_SS;
-    if step {
+    if step.is_some() {
         frame.pstate |= PSTATE_SS;
     }
-    Some(core::mem::replace(&mut context.steps, step))
+    Some(core::mem::replace(&mut context.steps, step.is_some()))
+}
+
+/// The processor does steps.
+pub const STEPS_BY_SOFTWARE: bool = false;
+pub fn begin_step(_: &mut Frame) -> bool {
+    false
 }
 
 /// At a stop at a system call x7 says whether it is the entry (0) or the exit (1).

@@ -2,7 +2,7 @@
 //! floating-point registers are saved and loaded is `sched::float`'s business (eager policy).
 
 use super::frame::{FRAME_SIZE, Frame};
-use super::{cpu, cpus};
+use super::{cpus, debug};
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use crate::task::ThreadInfo;
@@ -47,6 +47,8 @@ pub struct Context {
     pub(super) fault: Fault,
     /// It is single-stepped.
     pub(super) steps: bool,
+    /// Breakpoints and watchpoints.
+    pub debug: debug::Registers,
 }
 
 /// The thread that boots: the boot CPU's until the scheduler has made a proper one.
@@ -153,6 +155,7 @@ impl Context {
             float: Float::new(FpState::ZERO),
             fault: Fault::NONE,
             steps: false,
+            debug: debug::Registers::NONE,
         }
     }
 
@@ -192,6 +195,7 @@ impl Context {
     pub fn reset_for_exec(&mut self) {
         let whose = core::ptr::from_ref(self).cast();
         self.float.begin(whose);
+        self.debug = debug::Registers::NONE;
         // SAFETY: user mode's own register.
         unsafe { asm!("msr tpidr_el0, xzr", options(nomem, nostack, preserves_flags)) };
     }
@@ -215,7 +219,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
         (*prev).float.leave();
         (*next).float.arrive(local, next.cast());
         if (*next).steps {
-            cpu::step_user(true);
+            debug::step_user(true);
         }
         asm!(
             "mov    x10, sp",

@@ -28,6 +28,7 @@ mod copy;
 pub mod cpu;
 pub mod cpuinfo;
 mod cpus;
+pub mod debug;
 mod devicetree;
 #[path = "../devicetree_common/entropy.rs"]
 mod devicetree_entropy;

@@ -2,12 +2,12 @@
 //! vector-scalar registers.
 
 use super::frame::Frame;
-use super::spr::{MSR_MATH, MSR_STEP};
+use super::spr::{MSR_BE, MSR_MATH, MSR_SE, MSR_STEP};
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`.
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`, `struct ppc_debug_info`.
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -33,13 +33,29 @@ pub const SETS: &[RegisterSet] = &[
         get: halves,
         set: set_halves,
     },
+    // Version; no breakpoints of any kind; their alignment; that they may be ranges.
+    RegisterSet {
+        note: 0,
+        size: || 32,
+        get: |_, _, out| put_words(out, [1, 0, 8, 4]),
+        set: |_, _, _| Err(Errno::EIO),
+    },
 ];
 
 /// The requests' numbers.
 pub const REQUESTS: Requests = Requests {
     sysemu: [29, 30],
-    sets: &[(12, 13, 0), (14, 15, 1), (18, 19, 2), (22, 23, 0), (27, 28, 3)],
+    sets: &[
+        (12, 13, 0),
+        (14, 15, 1),
+        (18, 19, 2),
+        (22, 23, 0),
+        (27, 28, 3),
+        (0x89, -1, 4),
+    ],
     set_syscall: None,
+    words: None,
+    block_step: Some(0x100),
 };
 
 /// `ELF_NGREG`: the frame's first words, and room.
@@ -158,15 +174,23 @@ pub fn user_word(offset: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether the processor steps: after the next instruction in user mode there is a trap. Changes it if
-/// `step` says so; returns how it was.
-pub fn stepping(frame: &mut Frame, _: &mut Context, step: bool) -> Option<bool> {
+/// Whether the processor steps: after the next instruction in user mode, or the next branch, there is a trap.
+/// Changes it if `step` says so; returns how it was.
+pub fn stepping(frame: &mut Frame, _: &mut Context, step: Option<Step>) -> Option<bool> {
     let was = frame.msr & MSR_STEP != 0;
     frame.msr &= !MSR_STEP;
-    if step {
-        frame.msr |= MSR_STEP & 1 << 10;
-    }
+    frame.msr |= match step {
+        None => 0,
+        Some(Step::Instruction) => MSR_SE,
+        Some(Step::Block) => MSR_BE,
+    };
     Some(was)
+}
+
+/// The processor does steps.
+pub const STEPS_BY_SOFTWARE: bool = false;
+pub fn begin_step(_: &mut Frame) -> bool {
+    false
 }
 
 /// What of the frame a stop at a system call changes: nothing.

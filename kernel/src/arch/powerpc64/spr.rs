@@ -20,7 +20,11 @@ pub const MSR_ME: usize = 1 << 12;
 pub const MSR_FE0: usize = 1 << 11;
 pub const MSR_FE1: usize = 1 << 8;
 /// `MSR`: single step, and branch trace.
-pub const MSR_STEP: usize = 3 << 9;
+pub const MSR_STEP: usize = MSR_SE | MSR_BE;
+/// After an instruction.
+pub const MSR_SE: usize = 1 << 10;
+/// After a branch.
+pub const MSR_BE: usize = 1 << 9;
 /// `MSR`: instruction and data relocation.
 pub const MSR_RELOCATE: usize = 3 << 4;
 /// `MSR`: recoverable interrupt.

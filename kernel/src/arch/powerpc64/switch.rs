@@ -8,7 +8,7 @@
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
 use super::stack::LEAST;
-use super::{cpus, irq};
+use super::{cpus, debug, irq};
 use crate::sched::float::{self, Float, Registers};
 use crate::sched::resume::Resume;
 use crate::sync::lockdep;
@@ -66,6 +66,8 @@ pub struct Context {
     /// The thread's frame of user registers; null if it never has one (idle).
     frame: *mut Frame,
     pub(super) float: Float<FpState>,
+    /// Breakpoints and watchpoints.
+    pub debug: debug::Registers,
 }
 
 // SAFETY: the frame is on the thread's own stack, and only whoever may touch the context follows the pointer.
@@ -165,6 +167,7 @@ impl Context {
             ppr: PPR_USER,
             frame: null_mut(),
             float: Float::new(FpState::ZERO),
+            debug: debug::Registers::NONE,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The boot CPU's way from its first Rust line to [`crate::arch::above::start`] on the final kernel map.
 
-use super::{acpi, apic, console, cpu, cpus, descriptor, fpu, kmap, pvh, time, uaccess};
+use super::{acpi, apic, console, cpu, cpus, debug, descriptor, fpu, kmap, pvh, time, uaccess};
 use crate::arch::tracked;
 use crate::mm::BootInfo;
 
@@ -24,6 +24,7 @@ pub extern "C" fn rust_start(start_info: u32) -> ! {
     };
     tracked::adapt(pvh::command_line());
     fpu::init();
+    debug::init();
     // SAFETY: the tables ACPI leads to lie below 4 GiB, which the first tables still map.
     unsafe { acpi::parse(info.rsdp) };
     // The first tables map the local APIC at its physical address.

@@ -37,6 +37,9 @@ pub const IST_DOUBLE_FAULT: u8 = 1;
 pub const IST_NMI: u8 = 2;
 /// Stack index for machine checks.
 pub const IST_MACHINE_CHECK: u8 = 3;
+/// Stack index for debug exceptions: one that a load of SS put off may come at the first instruction of a
+/// system call, on the user's stack.
+pub const IST_DEBUG: u8 = 4;
 
 /// A CPU's stacks for what may arrive anywhere.
 #[repr(C, align(16))]
@@ -44,7 +47,7 @@ pub struct EmergencyStacks([[u8; EMERGENCY_STACK]; EMERGENCY_COUNT]);
 
 const EMERGENCY_STACK: usize = 8192;
 /// One for each of the indices above.
-const EMERGENCY_COUNT: usize = 3;
+const EMERGENCY_COUNT: usize = 4;
 
 struct BootStacks(UnsafeCell<EmergencyStacks>);
 
@@ -226,6 +229,7 @@ static IDT: Idt = Idt(UnsafeCell::new([Gate { low: 0, high: 0 }; 256]));
 pub fn init_idt() {
     for vector in 0..256usize {
         let ist = match vector {
+            1 => IST_DEBUG,
             2 => IST_NMI,
             8 => IST_DOUBLE_FAULT,
             18 => IST_MACHINE_CHECK,

@@ -8,6 +8,8 @@
 //! * `iretq` faults in the kernel if there is no way back to what the frame says: an address that is not
 //!   canonical, segments that are none. By then the user's registers are loaded: `x86_segment` makes it the
 //!   fault in user mode that it would have been a moment later.
+//! * A debug exception may arrive anywhere, too: one from user mode goes on from its stack to the thread's,
+//!   as if it had been taken there, one in the kernel is of the next kind.
 //! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and
 //!   user space can load any GS base. Their stacks are this CPU's own, and just above the frame lies the
 //!   address of the CPU's block: `x86_paranoid` sets GS from there and puts it back as it was.
@@ -26,6 +28,8 @@ use core::mem::offset_of;
 const WITH_ERROR: u32 = 1 << 8 | 0x1f << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
 /// Those that may arrive anywhere, on stacks of their own: NMI, double fault, machine check.
 const PARANOID: u32 = 1 << 2 | 1 << 8 | 1 << 18;
+/// The one that is so only in the kernel.
+const DEBUG: u32 = 1 << 1;
 /// Those that `iretq` may raise.
 const OF_IRETQ: u32 = 0xf << 10;
 
@@ -134,6 +138,26 @@ begin trap_paranoid
     jmp return_from_trap
 .size trap_paranoid, . - trap_paranoid
 
+// What the processor and the stub of the vector have pushed moves to where user mode's frame has to be.
+begin trap_debug
+    test byte ptr [rsp + 3 * 8], 3
+    jz trap_paranoid
+    swapgs
+    mov gs:[{scratch}], rax
+    mov rax, rsp
+    mov rsp, gs:[{kernel_stack}]
+    push [rax + 6 * 8]
+    push [rax + 5 * 8]
+    push [rax + 4 * 8]
+    push [rax + 3 * 8]
+    push [rax + 2 * 8]
+    push [rax + 8]
+    push [rax]
+    mov rax, gs:[{scratch}]
+    swapgs
+    jmp trap_common
+.size trap_debug, . - trap_debug
+
 // A new thread begins here, by its first switch, with its frame above the unused word.
 begin x86_ret_from_fork
     xor ebp, ebp
@@ -155,6 +179,8 @@ begin trap_stubs
     push vector
     .if exception & {paranoid_vectors}
     jmp trap_paranoid
+    .elseif exception & {debug}
+    jmp trap_debug
     .elseif exception & {of_iretq}
     jmp trap_segment
     .else
@@ -167,6 +193,7 @@ begin trap_stubs
 "#,
     with_error = const WITH_ERROR,
     paranoid_vectors = const PARANOID,
+    debug = const DEBUG,
     of_iretq = const OF_IRETQ,
     scratch = const offset_of!(CpuLocal, scratch),
     kernel_stack = const offset_of!(CpuLocal, kernel_stack_top),
@@ -294,9 +321,9 @@ unsafe fn swapgs() {
     unsafe { asm!("swapgs", options(nostack, preserves_flags)) }
 }
 
-/// An NMI, double fault or machine check, on its own stack: above the frame lies the address of the CPU's
-/// block. If it came from user mode, GS is the user's, and the way back exchanges it; in the kernel it may be
-/// either, and is put back as it was.
+/// An NMI, double fault, machine check, or a debug exception in the kernel, on its own stack: above the frame
+/// lies the address of the CPU's block. If it came from user mode, GS is the user's, and the way back
+/// exchanges it; in the kernel it may be either, and is put back as it was.
 ///
 /// # Safety
 /// By the entry stub only.

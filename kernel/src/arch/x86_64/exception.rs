@@ -1,12 +1,13 @@
 //! Decoding of exceptions and interrupts; calls the threshold with the right handler.
 
-use super::cpu::write_register;
-use super::frame::{EFLAGS_TF, Frame};
+use super::frame::{EFLAGS_RF, EFLAGS_TF, Frame};
 use super::switch::Fault;
-use super::{cpu, interrupt, uaccess};
+use super::{cpu, debug, interrupt, uaccess};
 use crate::mm::Prot;
+use crate::sched::entity::with_current_context;
 use crate::signal::info::code::*;
 use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
+use crate::task::{current, ptrace::left_step};
 use crate::threshold;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,9 +42,6 @@ const DENORMAL: u32 = 1 << 1;
 const ZERO_DIVIDE: u32 = 1 << 2;
 const OVERFLOWED: u32 = 1 << 3;
 const UNDERFLOWED: u32 = 1 << 4;
-
-/// What the debug status register holds when nothing happened.
-const DR6_NOTHING: usize = 0xffff_0ff0;
 
 const NAMES: [&str; 22] = [
     "divide error",
@@ -87,7 +85,7 @@ pub fn trap<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
         let from_user = error & PF_USER != 0;
         threshold::fault::<TRACKED>(frame, |frame| page_fault(frame, addr, error, access, from_user));
     } else if vector == DEBUG {
-        threshold::fault_irqs_off::<TRACKED>(frame, debug);
+        threshold::fault_irqs_off::<TRACKED>(frame, user_debug);
     } else if vector != BREAKPOINT || frame.cs & 3 != 0 || !super::sites::passes(frame) {
         fault::<TRACKED>(frame, vector, error);
     }
@@ -127,21 +125,41 @@ fn own_access(addr: usize) {
     crate::signal::force_fault(SIGKILL, KERNEL, addr);
 }
 
-/// A single step or a data breakpoint.
-fn debug(frame: &mut Frame) {
-    // SAFETY: resetting the debug status, which nobody asks for, has no other effect.
-    unsafe { write_register!("dr6", DR6_NOTHING) };
-    if frame.cs & 3 == 0 {
-        // Nothing in the kernel steps; a trap flag that leaked in is dropped.
-        frame.eflags &= !EFLAGS_TF;
-        return;
+/// A single step, a breakpoint, a watchpoint, or `int1`, in user mode. Interrupts are off.
+fn user_debug(frame: &mut Frame) {
+    let happened = debug::take_status() ^ debug::NOTHING;
+    let mut step = happened & debug::STEP;
+    let own = with_current_context(|context| context.debug.own_hits(happened));
+    let (mut hits, before) = own;
+    if happened & debug::HITS != 0 && (hits == 0 || !current().trace.is_traced()) {
+        // They are those of a thread that ran here before, or of a tracer that has gone.
+        hits = 0;
+        debug::off();
+        with_current_context(|context| context.debug.forget_left(current().trace.is_traced()));
+    } else if before {
+        frame.eflags |= EFLAGS_RF;
     }
-    if crate::task::ptrace::left_step(frame) {
-        return;
+    if step != 0 && left_step(frame) {
+        step = 0;
     }
-    // The flag stays: user mode set it, and steps on.
+    with_current_context(|context| context.debug.note(hits | step));
+    let code = match (hits | step, happened & (debug::HITS | debug::STEP)) {
+        (0, 0) => TRAP_BRKPT,
+        (0, _) => return,
+        // The flag stays: user mode set it, and steps on.
+        _ if step != 0 => TRAP_TRACE,
+        _ => TRAP_HWBKPT,
+    };
     Fault::remember(DEBUG, 0, None);
-    crate::signal::force_fault(SIGTRAP, TRAP_TRACE, frame.rip);
+    crate::signal::force_fault(SIGTRAP, code, frame.rip);
+}
+
+/// The same in the kernel, which touched memory that is watched for user mode. The registers come back on the
+/// way there. Nothing in the kernel steps; a trap flag that leaked in is dropped.
+fn kernel_debug(frame: &mut Frame) {
+    debug::off();
+    debug::take_status();
+    frame.eflags &= !EFLAGS_TF;
 }
 
 #[cold]
@@ -186,7 +204,7 @@ fn float_code(exceptions: u32) -> i32 {
 
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
-/// NMI, double fault, machine check.
+/// NMI, double fault, machine check, and debug exceptions in the kernel.
 #[inline(always)]
 pub fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
     threshold::nmi::<TRACKED>(frame, |frame| emergency(frame, vector, error));
@@ -206,6 +224,9 @@ fn wake_idle(frame: &mut Frame) {
 
 #[cold]
 fn emergency(frame: &mut Frame, vector: u8, error: usize) {
+    if vector == DEBUG {
+        return kernel_debug(frame);
+    }
     if vector == NMI {
         if super::tlb::serve_now() {
             wake_idle(frame);

@@ -7,6 +7,7 @@ pub mod console;
 pub mod cpu;
 pub mod cpuinfo;
 mod cpus;
+pub mod debug;
 mod descriptor;
 pub mod entry;
 pub mod exception;

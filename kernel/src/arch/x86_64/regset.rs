@@ -1,13 +1,14 @@
-//! Register sets for tracers: general registers (`user_regs_struct`), floating point, extended state.
+//! Register sets for tracers: general registers (`user_regs_struct`), floating point, extended state, debug
+//! registers.
 
 use super::frame::{CHANGED, EFLAGS_TF, Frame, USER_DS};
 use super::mmu::USER_END;
 use super::switch::Context;
-use super::{cpu, fpu};
-use crate::arch::register_set::{RegisterSet, Requests, put_words, word};
+use super::{cpu, debug, fpu};
+use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_X86_XSTATE`.
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_X86_XSTATE`, `u_debugreg`.
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -27,6 +28,12 @@ pub const SETS: &[RegisterSet] = &[
         get: extended,
         set: set_extended,
     },
+    RegisterSet {
+        note: 0,
+        size: || debug::WORDS * 8,
+        get: |_, context, out| put_words(out, context.debug.words()),
+        set: set_debug,
+    },
 ];
 
 /// The requests' numbers.
@@ -34,6 +41,8 @@ pub const REQUESTS: Requests = Requests {
     sysemu: [31, 32],
     sets: &[(12, 13, 0), (14, 15, 1)],
     set_syscall: None,
+    words: None,
+    block_step: Some(33),
 };
 
 /// Words of `user_regs_struct`: the frame's, bases of FS and GS, DS, ES, FS, GS.
@@ -225,23 +234,45 @@ fn set_extended(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(),
     })
 }
 
+fn set_debug(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    for (n, old) in context.debug.words().into_iter().enumerate() {
+        let new = word(from, n);
+        if new != old {
+            context.debug.set(n, new)?;
+        }
+    }
+    Ok(())
+}
+
 /// How many bytes of the `USER` area can be read; what no set has is zero.
 pub const USER_SIZE: usize = 912;
 
 /// The word of the `USER` area at byte `offset`: its set and place in it.
 pub fn user_word(offset: usize) -> Option<(usize, usize)> {
-    (offset < WORDS * 8).then_some((0, offset))
+    /// `u_debugreg`, at the end.
+    const DEBUG: usize = USER_SIZE - debug::WORDS * 8;
+    match offset {
+        DEBUG..USER_SIZE => Some((3, offset - DEBUG)),
+        _ => (offset < WORDS * 8).then_some((0, offset)),
+    }
 }
 
-/// Whether the processor steps: after the next instruction in user mode there is a trap. Changes it if
-/// `step` says so; returns how it was. `None`: it cannot.
-pub fn stepping(frame: &mut Frame, _: &mut Context, step: bool) -> Option<bool> {
+/// Whether the processor steps: after the next instruction in user mode, or the next branch, there is a trap.
+/// Changes it if `step` says so; returns how it was. `None`: it cannot.
+pub fn stepping(frame: &mut Frame, context: &mut Context, step: Option<Step>) -> Option<bool> {
     let was = frame.eflags & EFLAGS_TF != 0;
-    if was != step {
+    context.debug.set_steps(step)?;
+    if was != step.is_some() {
         frame.mark_changed();
         frame.eflags ^= EFLAGS_TF;
     }
     Some(was)
+}
+
+/// The processor does steps.
+pub const STEPS_BY_SOFTWARE: bool = false;
+pub fn begin_step(_: &mut Frame) -> bool {
+    false
 }
 
 /// What of the frame a stop at a system call changes: nothing.

@@ -10,7 +10,7 @@ use super::head::{self, START};
 use super::kernel_map::image_phys;
 use super::mmu::{self, PAGE_SHIFT, PRESENT, TABLE_SHIFT, WRITE, phys_to_virt};
 use super::pvh::TRAMPOLINE;
-use super::{apic, cpus, fpu, irq, time, tlb};
+use super::{apic, cpus, debug, fpu, irq, time, tlb};
 use crate::mm::{KernelStack, PAGE_SIZE, PhysAddr};
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
@@ -143,6 +143,7 @@ extern "C" fn secondary_main() -> ! {
         descriptor::load(local, emergency);
     }
     fpu::init();
+    debug::init();
     apic::enable();
     time::start_cpu();
     tlb::set_online(cpu_id());

@@ -2,7 +2,7 @@
 
 use super::cpu::{self, CR4_TSD, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE, read_register, write_register};
 use super::frame::Frame;
-use super::{cpus, fpu, irq};
+use super::{cpus, debug, fpu, irq};
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use core::arch::asm;
@@ -28,6 +28,8 @@ pub struct Context {
     float: Float<Area>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
+    /// Debug registers.
+    pub debug: debug::Registers,
 }
 
 /// An exception in user mode as `sigcontext` shows it.
@@ -233,6 +235,7 @@ impl Context {
             segments: 0,
             float: Float::new(Area(0)),
             fault: Fault::NONE,
+            debug: debug::Registers::NONE,
         }
     }
 
@@ -257,6 +260,7 @@ impl Context {
             segments: 0,
             float: Float::new(Area(fpu)),
             fault: Fault::NONE,
+            debug: debug::Registers::NONE,
         }
     }
 
@@ -382,6 +386,7 @@ impl Context {
     pub fn reset_for_exec(&mut self) {
         let whose = core::ptr::from_ref(self).cast();
         self.float.begin(whose);
+        self.debug = debug::Registers::NONE;
         let flags = irq::local_save();
         // SAFETY: none.
         unsafe { load_segments(0) };

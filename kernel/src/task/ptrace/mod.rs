@@ -12,9 +12,11 @@
 //! of signal delivery, bits of the system call work word bring it to its stops there, and the rest asks
 //! [`Trace::is_traced`] where it is cold.
 
+mod debug;
 mod links;
 mod stop;
 
+pub use debug::{before_user, load_debug};
 pub use links::{Tracee, attach, detach, is_tracer, traceme};
 pub(in crate::task) use links::{
     ended_thread, fork_event, inherit, leader_replaced, reap, room_for_child, tell_tracer_of_exit,
@@ -221,7 +223,7 @@ impl Trace {
 pub fn left_step(frame: &mut Frame) -> bool {
     let left = crate::task::current().trace.take_left_step();
     if left {
-        with_current_context(|context| regset::stepping(frame, context, false));
+        with_current_context(|context| regset::stepping(frame, context, None));
     }
     left
 }

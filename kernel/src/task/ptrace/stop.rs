@@ -323,7 +323,7 @@ pub fn call_exit(frame: &mut Frame, step: bool) {
 pub fn before_handler(task: &CurrentTask, frame: &mut Frame) -> bool {
     let steps = task.trace.take_step();
     if steps {
-        with_current_context(|context| regset::stepping(frame, context, false));
+        with_current_context(|context| regset::stepping(frame, context, None));
     }
     steps && task.trace.is_traced()
 }

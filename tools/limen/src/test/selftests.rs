@@ -187,10 +187,11 @@ fn futex(context: &Context, arch: Arch) -> Result<Verdict> {
     Ok(Verdict::Passed(format!("Linux's futex tests: {futexes} runs")))
 }
 
-/// The tests of ptrace and of alternate stacks; on x86_64 also those of what a tracer, a step or a handler
-/// meets at a system call. Left out: `vmaccess`, which fails on Linux, too; `sysret_ss_attrs`, which does not
-/// end there; `ptrace_syscall`, `sigreturn`, `ldt_gdt` and `fsgsbase`, which need 32-bit calls or segments of
-/// their own; and `breakpoint_test`, which needs hardware breakpoints.
+/// The tests of ptrace and of alternate stacks; where there are some, those of breakpoints and watchpoints of
+/// the processor; on x86_64 also those of what a tracer, a step or a handler meets at a system call. Left
+/// out: `vmaccess`, which fails on Linux, too; `sysret_ss_attrs`, which does not end there; `ptrace_syscall`,
+/// `sigreturn`, `ldt_gdt` and `fsgsbase`, which need 32-bit calls or segments of their own; and
+/// `step_after_suspend_test`, which suspends the machine.
 fn ptrace(context: &Context, arch: Arch) -> Result<Verdict> {
     const PTRACE: &[Program] = &[
         ("get_syscall_info", &["get_syscall_info.c"], &[]),
@@ -207,15 +208,28 @@ fn ptrace(context: &Context, arch: Arch) -> Result<Verdict> {
         ("iopl", &["iopl.c"], &["-no-pie"]),
         ("ioperm", &["ioperm.c"], &["-no-pie"]),
     ];
+    // It counts on each access that it makes.
+    const POINTS: [&[Program]; 2] = [
+        &[("breakpoint_test", &["breakpoint_test.c"], &["-no-pie", "-O0"])],
+        &[("breakpoint_test_arm64", &["breakpoint_test_arm64.c"], &[])],
+    ];
     let mut folders = vec![("ptrace", PTRACE), ("sigaltstack", STACKS)];
-    if arch == Arch::X86_64 {
-        folders.push(("x86", X86));
+    match arch {
+        Arch::X86_64 => folders.extend([("x86", X86), ("breakpoints", POINTS[0])]),
+        Arch::Arm64 => folders.push(("breakpoints", POINTS[1])),
+        _ => {}
     }
     let mut done = 0;
     for (folder, tests) in folders {
         let programs = build(arch, (Source::Stable, "linux"), folder, &[], tests)?;
         let mut script = ONE.to_owned();
         for (name, ..) in tests {
+            if *name == "breakpoint_test" {
+                // The last two of its 110 fail on Linux, too: they expect a stop that is over.
+                script += &format!("p() {{ ./{name} | tee /tmp/points | grep -c '^ok '; }}\n");
+                script += "[ \"$(p)\" = 108 ] || { cat /tmp/points; exit 1; }; n=$((n+1))\n";
+                continue;
+            }
             script += &format!("t ./{name}\n");
         }
         done += run(context, arch, &programs, &(script + "echo done $n\n"), (120, &[]))?;
