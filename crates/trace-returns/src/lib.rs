@@ -191,8 +191,8 @@ impl Returns {
         (one.wrapping_sub(1) ^ other.wrapping_sub(1)) & !(self.stack - 1) == 0
     }
 
-    /// A function begins at the stack pointer `sp`: where its call is to be put ([`Self::push_at`]). `None`: it
-    /// is not the usual case, in which nothing is stale, there is room, and the outermost and the innermost call
+    /// A function begins at the stack pointer `sp`: where its call is to be put ([`Self::push_at`]). `None`:
+    /// it is not the usual case, in which nothing is stale, there is room, and the outermost and innermost call
     /// are this tracer's, and so all are; nothing was done, and the caller is to call [`Self::enter`].
     #[inline(always)]
     pub fn enter_plain(&self, sp: usize, only: &Only) -> Option<Place<'_>> {

@@ -2,8 +2,8 @@
 //! so that others see what it calls; and each context its own bit in it, so that an interrupt that comes
 //! while the tracer runs is traced.
 //!
-//! What records in the usual case calls nothing, and has no guard: it leaves a thread that is in any tracer with
-//! a guard to the code that asks it.
+//! What records in the usual case calls nothing, and has no guard: it leaves a thread that is in any tracer
+//! with a guard to the code that asks it.
 
 use crate::arch::smp;
 use crate::sched::preempt::{self, HARDIRQ_MASK, NMI_MASK};

@@ -74,8 +74,8 @@ pub fn common(kind: Kind, nested: u32) -> Common {
     }
 }
 
-/// Whether it is the usual case: a thread, whose name is already noted, which has turned preemption off only a
-/// few times, is not to be rescheduled, and is in no tracer with a guard.
+/// Whether it is the usual case: a thread, whose name is already noted, which has turned preemption off only
+/// a few times, is not to be rescheduled, and is in no tracer with a guard.
 #[inline(always)]
 pub fn is_usual() -> bool {
     let info = preempt::current_info();

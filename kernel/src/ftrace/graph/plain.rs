@@ -1,6 +1,6 @@
 //! A call and its return are recorded in the usual case, with as few instructions as can be: one instance
-//! traces, nothing but functions is chosen, and the running thread is in no interrupt. Nothing is called here,
-//! so that nothing has to be saved; every other case is left to [`super::calls`].
+//! traces, nothing but functions is chosen, and the running thread is in no interrupt. Nothing is called
+//! here, so that nothing has to be saved; every other case is left to [`super::calls`].
 
 use super::super::target::Target;
 use super::{LIVE, Plain, calls};
