@@ -272,21 +272,20 @@ impl Returns {
 
     /// Puts a call of the only tracer, whose marks it gets, where [`Self::enter_plain`] has said.
     #[inline(always)]
-    pub fn push_at(&self, place: Place<'_>, only: &Only, mut call: Call) {
-        call.marks = Marks::from_bits(only.marks);
-        self.push_in(place, call, || {});
+    pub fn push_at(&self, place: Place<'_>, only: &Only, call: Call) {
+        self.push_in(place, call, only.marks, || {});
     }
 
     /// [`Self::push`]; an interrupt may come at each `step`.
     #[inline(always)]
     fn push_steps(&self, depth: usize, call: Call, step: impl Fn()) {
         if let Some(slot) = self.slots.get(depth) {
-            self.push_in(Place { slot, depth }, call, step);
+            self.push_in(Place { slot, depth }, call, call.marks.bits(), step);
         }
     }
 
     #[inline(always)]
-    fn push_in(&self, Place { slot, depth }: Place<'_>, call: Call, step: impl Fn()) {
+    fn push_in(&self, Place { slot, depth }: Place<'_>, call: Call, marks: u64, step: impl Fn()) {
         loop {
             let count = self.count.load(Relaxed);
             step();
@@ -297,7 +296,7 @@ impl Returns {
             slot.sp.store(call.sp, Relaxed);
             step();
             slot.time.store(call.time, Relaxed);
-            slot.marks.store(call.marks.bits(), Relaxed);
+            slot.marks.store(marks, Relaxed);
             order();
             step();
             let new = count.wrapping_add(1 << COUNT_BITS) & !COUNT | (depth + 1);
