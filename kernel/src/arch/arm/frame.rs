@@ -130,7 +130,7 @@ impl Frame {
     pub fn result(&self) -> usize {
         self.regs[0]
     }
-    /// Makes the frame no longer a system call's (after signal return).
+    /// Makes the frame no longer a system call's (after signal return, exec).
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
         self.syscallno = -1;

@@ -155,7 +155,7 @@ impl Frame {
             (self.ctr, self.xer) = (0, 0);
         }
     }
-    /// Makes the frame no longer a system call's (after signal return).
+    /// Makes the frame no longer a system call's (after signal return, exec).
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
         self.complete();

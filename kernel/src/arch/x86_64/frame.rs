@@ -159,7 +159,7 @@ impl Frame {
     pub fn result(&self) -> usize {
         self.rax
     }
-    /// Makes the frame no longer a system call's (after signal return).
+    /// Makes the frame no longer a system call's (after signal return, exec).
     pub fn forget_syscall(&mut self) {
         self.orig_rax = NOT_A_SYSCALL;
     }

@@ -2,7 +2,6 @@
 
 use super::{Program, elf::Image, stack, vdso};
 use crate::arch::frame::Frame;
-use crate::arch::regset;
 use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
@@ -91,10 +90,8 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     match fill_memory(&task, &program, &image, secure, vdso) {
         Ok(sp) => {
             with_current_context(|context| context.reset_for_exec());
-            // Still the frame of this call, whose end is traced.
-            let number = limen_entry::Frame::syscall_number(frame) as i32;
             *frame = Frame::new_user(image.start, sp);
-            regset::set_number(frame, number);
+            frame.forget_syscall();
             if task.trace.is_traced() {
                 ptrace::exec(frame, old_pid);
             }
