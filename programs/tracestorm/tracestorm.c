@@ -234,11 +234,12 @@ int main(int argc, char **argv) {
     }
     must("current_tracer", "nop", 0);
     must("function_profile_enabled", "0", 0);
-    must("set_event", "!*:*", O_APPEND);
     put("set_ftrace_filter", "!" FUNCTION ":traceoff:0", O_APPEND);
     put("set_ftrace_filter", "!*wake*:stacktrace:0", O_APPEND);
     put("set_ftrace_filter", "!schedule:traceon", O_APPEND);
     put("set_ftrace_filter", "!" FUNCTION ":enable_event:sched:sched_switch", O_APPEND);
+    /* Last: others may call the function, and what such an action has turned on stays so. */
+    must("set_event", "!*:*", O_APPEND);
     wrong |= !is_empty("enabled_functions") || !is_empty("set_event");
     printf("%ld changes, %ld modules\n", atomic_load(&changes), atomic_load(&loads));
     if (loads_modules && atomic_load(&loads) == 0) wrong = 1;

@@ -45,7 +45,32 @@ pub struct Marks {
     pub not: u16,
 }
 
+/// The only tracer that there is: the marks of the calls that it traces, and since when they are its.
+#[derive(Clone, Copy, Debug)]
+pub struct Only {
+    marks: u64,
+    since: u64,
+}
+
+impl Only {
+    /// `tracer`: its bit.
+    pub fn new(tracer: u16, since: u64) -> Self {
+        Self {
+            marks: Marks::only(tracer).bits(),
+            since,
+        }
+    }
+}
+
 impl Marks {
+    /// Those of a call that one tracer alone traces.
+    pub const fn only(tracer: u16) -> Self {
+        Self {
+            wanted: tracer,
+            inside: tracer,
+            not: 0,
+        }
+    }
     fn bits(self) -> u64 {
         u64::from(self.wanted) | u64::from(self.inside) << 16 | u64::from(self.not) << 32
     }
@@ -65,6 +90,43 @@ struct Slot {
     sp: AtomicUsize,
     time: AtomicU64,
     marks: AtomicU64,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn is_traced_by(&self, only: &Only) -> bool {
+        self.marks.load(Relaxed) == only.marks && self.time.load(Relaxed) >= only.since
+    }
+}
+
+/// Where a call is, or is to be put.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    slot: &'a Slot,
+    depth: usize,
+}
+
+impl Place<'_> {
+    /// How many calls it is in.
+    #[inline(always)]
+    pub fn depth(self) -> usize {
+        self.depth
+    }
+    /// See [`Call::ip`].
+    #[inline(always)]
+    pub fn ip(self) -> usize {
+        self.slot.ip.load(Relaxed)
+    }
+    /// See [`Call::parent`].
+    #[inline(always)]
+    pub fn parent(self) -> usize {
+        self.slot.parent.load(Relaxed)
+    }
+    /// See [`Call::time`].
+    #[inline(always)]
+    pub fn time(self) -> u64 {
+        self.slot.time.load(Relaxed)
+    }
 }
 
 /// In `count`: the lower bits are how many calls there are, the others how many were put there so far, which
@@ -113,16 +175,6 @@ impl Returns {
         })
     }
 
-    /// Whether call `n` is traced by `tracer`, which has traced since then, and there is nothing that any
-    /// tracer does not trace in it.
-    #[inline(always)]
-    pub fn is_traced_by(&self, n: usize, tracer: u16, since: u64) -> bool {
-        self.slots.get(n).is_some_and(|slot| {
-            let marks = Marks::from_bits(slot.marks.load(Relaxed));
-            slot.time.load(Relaxed) >= since && marks.wanted & tracer != 0 && marks.not == 0
-        })
-    }
-
     /// How many there are. One that is just being put there does not count.
     #[inline]
     pub fn depth(&self) -> usize {
@@ -139,9 +191,44 @@ impl Returns {
         (one.wrapping_sub(1) ^ other.wrapping_sub(1)) & !(self.stack - 1) == 0
     }
 
+    /// A function begins at the stack pointer `sp`: where its call is to be put ([`Self::push_at`]). `None`:
+    /// it is not the usual case, in which nothing is stale, there is room, and the outermost and innermost call
+    /// are this tracer's, and so all are; nothing was done, and the caller is to call [`Self::enter`].
+    #[inline(always)]
+    pub fn enter_plain(&self, sp: usize, only: &Only) -> Option<Place<'_>> {
+        let depth = self.depth();
+        let slot = self.slots.get(depth)?;
+        if let Some(top) = depth.checked_sub(1) {
+            let top = self.slots.get(top)?;
+            if top.sp.load(Relaxed) <= sp || !top.is_traced_by(only) {
+                return None;
+            }
+            if depth > 1 && !self.slots.first()?.is_traced_by(only) {
+                return None;
+            }
+        }
+        Some(Place { slot, depth })
+    }
+
+    /// A function has returned to the trampoline, and its stack pointer is `sp` again. `None`: it is not the
+    /// usual case, in which its call is the innermost one, and the tracer's as in [`Self::enter_plain`].
+    #[inline(always)]
+    pub fn returned_plain(&self, sp: usize, only: &Only) -> Option<Place<'_>> {
+        let count = self.depth();
+        let depth = count.checked_sub(1)?;
+        let slot = self.slots.get(depth)?;
+        if slot.sp.load(Relaxed) != sp || !slot.is_traced_by(only) {
+            return None;
+        }
+        if depth > 0 && !self.slots.first()?.is_traced_by(only) {
+            return None;
+        }
+        Some(Place { slot, depth })
+    }
+
     /// A function begins at the stack pointer `sp`; `tail`: it returns to the trampoline, so it was jumped to
     /// by one that is here. Stale calls are forgotten. How many calls it is in; `None`: there is no room.
-    #[inline(always)]
+    #[inline]
     pub fn enter(&self, sp: usize, tail: bool) -> Option<usize> {
         let count = self.depth();
         // The usual case: nothing is stale.
@@ -183,12 +270,22 @@ impl Returns {
         self.push_steps(depth, call, || {});
     }
 
+    /// Puts a call of the only tracer, whose marks it gets, where [`Self::enter_plain`] has said.
+    #[inline(always)]
+    pub fn push_at(&self, place: Place<'_>, only: &Only, call: Call) {
+        self.push_in(place, call, only.marks, || {});
+    }
+
     /// [`Self::push`]; an interrupt may come at each `step`.
     #[inline(always)]
     fn push_steps(&self, depth: usize, call: Call, step: impl Fn()) {
-        let Some(slot) = self.slots.get(depth) else {
-            return;
-        };
+        if let Some(slot) = self.slots.get(depth) {
+            self.push_in(Place { slot, depth }, call, call.marks.bits(), step);
+        }
+    }
+
+    #[inline(always)]
+    fn push_in(&self, Place { slot, depth }: Place<'_>, call: Call, marks: u64, step: impl Fn()) {
         loop {
             let count = self.count.load(Relaxed);
             step();
@@ -199,7 +296,7 @@ impl Returns {
             slot.sp.store(call.sp, Relaxed);
             step();
             slot.time.store(call.time, Relaxed);
-            slot.marks.store(call.marks.bits(), Relaxed);
+            slot.marks.store(marks, Relaxed);
             order();
             step();
             let new = count.wrapping_add(1 << COUNT_BITS) & !COUNT | (depth + 1);
@@ -387,6 +484,57 @@ mod tests {
             assert_eq!(end(&returns, BASE + 0x200), Some(2));
             assert_eq!(end(&returns, BASE + 0x300), Some(1));
         }
+    }
+
+    #[test]
+    fn the_usual_case_is_the_usual_one() {
+        let only = Only::new(4, 5);
+        let returns = new(3);
+        let top = BASE + 0x300;
+        let begin = |sp, parent, time, marks| {
+            let call = Call {
+                ip: 1,
+                parent,
+                sp,
+                time,
+                marks,
+            };
+            returns.push(returns.depth(), call);
+        };
+        assert_eq!(returns.enter_plain(top, &only).map(Place::depth), Some(0));
+        // Another's, or of one who had the bit before.
+        for (time, marks) in [(5, Marks::only(2)), (4, Marks::only(4)), (5, call(0, 0).marks)] {
+            begin(top, 9, time, marks);
+            assert!(returns.enter_plain(BASE + 0x200, &only).is_none());
+            assert!(returns.returned_plain(top, &only).is_none());
+            returns.cut(0);
+        }
+        let place = returns.enter_plain(top, &only).unwrap();
+        let mut first = call(top, 7);
+        returns.push_at(place, &only, first);
+        first.marks = Marks::only(4);
+        assert_eq!(returns.get(0), Some(first));
+        // It is stale, or was jumped from.
+        assert!(returns.enter_plain(top, &only).is_none());
+        assert!(returns.returned_plain(top - 8, &only).is_none());
+        let second = returns.enter_plain(BASE + 0x200, &only).unwrap();
+        returns.push_at(second, &only, call(BASE + 0x200, 8));
+        begin(BASE + 0x100, 9, 5, Marks::only(4));
+        // There is no room.
+        assert!(returns.enter_plain(BASE, &only).is_none());
+        let third = returns.returned_plain(BASE + 0x100, &only).unwrap();
+        assert_eq!(
+            (third.depth(), third.ip(), third.parent(), third.time()),
+            (2, 1, 9, 5)
+        );
+        returns.cut(2);
+        assert_eq!(returns.returned_plain(BASE + 0x200, &only).unwrap().parent(), 8);
+        returns.cut(0);
+        // The outermost is another's.
+        begin(top, 9, 5, Marks::only(1));
+        begin(BASE + 0x200, 9, 5, Marks::only(4));
+        assert!(returns.enter_plain(BASE + 0x100, &only).is_none());
+        assert!(returns.returned_plain(BASE + 0x200, &only).is_none());
     }
 
     #[test]

@@ -33,16 +33,10 @@ pub struct Profile {
 impl Profile {
     /// For the sites below `bound`.
     pub fn new(bound: u32) -> Result<Self, Error> {
-        let mut profile = Self::default();
-        profile.grow(bound)?;
-        Ok(profile)
-    }
-    /// Makes room for the sites below `bound`: modules have been loaded. What was counted stays.
-    pub fn grow(&mut self, bound: u32) -> Result<(), Error> {
-        let more = (bound as usize).saturating_sub(self.counts.len());
-        self.counts.try_reserve_exact(more)?;
-        self.counts.resize_with(self.counts.len() + more, Counts::default);
-        Ok(())
+        let mut counts = Vec::new();
+        counts.try_reserve_exact(bound as usize)?;
+        counts.resize_with(bound as usize, Counts::default);
+        Ok(Self { counts })
     }
     /// A function is called.
     #[inline]
@@ -81,26 +75,33 @@ impl Profile {
     pub fn reset(&self) {
         (0..self.counts.len() as u32).for_each(|index| self.forget(Site(index)));
     }
-    /// The functions that were called, those with the most time or hits first.
-    pub fn sorted(&self, by: By) -> Result<Vec<(Site, Total)>, Error> {
+    /// Adds the functions that were called, by number from `first` on, to `all`.
+    pub fn add_to(&self, all: &mut Vec<(Site, Total)>, first: u32) -> Result<(), Error> {
         // Functions may be called for the first time meanwhile: those are left out.
         let called = || {
             let totals = (0..self.counts.len() as u32).map(|index| (Site(index), self.total(Site(index))));
             totals.filter(|(_, total)| total.hits > 0)
         };
         let count = called().count();
-        let mut sorted = Vec::new();
-        sorted.try_reserve_exact(count)?;
-        sorted.extend(called().take(count));
-        sorted.sort_unstable_by_key(|&(site, total)| {
-            let key = match by {
-                By::Time => total.time,
-                By::Hits => total.hits,
-            };
-            (core::cmp::Reverse(key), site)
-        });
-        Ok(sorted)
+        all.try_reserve(count)?;
+        all.extend(
+            called()
+                .take(count)
+                .map(|(site, total)| (Site(first + site.0), total)),
+        );
+        Ok(())
     }
+}
+
+/// Those with the most time or hits first.
+pub fn sort(all: &mut [(Site, Total)], by: By) {
+    all.sort_unstable_by_key(|&(site, total)| {
+        let key = match by {
+            By::Time => total.time,
+            By::Hits => total.hits,
+        };
+        (core::cmp::Reverse(key), site)
+    });
 }
 
 /// What the functions are sorted by, and whether times are known.
@@ -217,9 +218,15 @@ mod tests {
         }
         (0..3).for_each(|_| profile.hit(Site(1)));
         profile.hit(Site(9));
-        let first = |by| profile.sorted(by).unwrap()[0].0;
-        assert_eq!((first(By::Time), first(By::Hits)), (Site(2), Site(1)));
-        assert_eq!(profile.sorted(By::Hits).unwrap().len(), 2);
+        let sorted = |by| {
+            let mut all = Vec::new();
+            profile.add_to(&mut all, 10).unwrap();
+            sort(&mut all, by);
+            all
+        };
+        let first = |by| sorted(by)[0].0;
+        assert_eq!((first(By::Time), first(By::Hits)), (Site(12), Site(11)));
+        assert_eq!(sorted(By::Hits).len(), 2);
         let total = profile.total(Site(2));
         assert_eq!((total.mean(), total.variance()), (2000, 2000));
         let line = |by| {
@@ -236,6 +243,6 @@ mod tests {
             "  schedule                                 2    4.000 us        2.000 us        2.000 us    \n"
         );
         profile.reset();
-        assert!(profile.sorted(By::Time).unwrap().is_empty());
+        assert!(sorted(By::Time).is_empty());
     }
 }

@@ -94,8 +94,8 @@ owed! {
     /// The same, where all registers were saved; `Saved::of` finds them.
     sites::Saved::register => fn(&sites::Saved, usize) -> Option<usize>;
     sites::Entry::sp => fn(&sites::Entry) -> usize;
-    sites::Entry::set_ip => fn(&mut sites::Entry, usize);
-    sites::Entry::set_parent => fn(&mut sites::Entry, usize);
+    sites::Entry::set_ip => fn(&sites::Entry, usize);
+    sites::Entry::set_parent => fn(&sites::Entry, usize);
 }
 
 // Places that are changed with a key (`jump_table`).

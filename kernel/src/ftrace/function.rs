@@ -17,7 +17,7 @@ use crate::sched::preempt;
 use crate::sync::Mutex;
 use crate::tracing::event::stack;
 use crate::tracing::tracers::{self, Tracer};
-use crate::tracing::{self, Extension, Instance, record};
+use crate::tracing::{self, Extension, Instance, Special, record};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::sync::atomic::AtomicBool;
@@ -57,14 +57,6 @@ pub struct Settings {
     pub threads: Threads,
     /// `func_stack_trace`: behind each call comes the stack.
     stacks: AtomicBool,
-}
-
-impl Settings {
-    /// Every call is recorded, and nothing but the call.
-    #[inline(always)]
-    pub fn are_plain(&self) -> bool {
-        !self.threads.are_listed() && !self.stacks.load(Relaxed)
-    }
 }
 
 impl Default for Settings {
@@ -167,6 +159,7 @@ impl Inner {
         if let Err((registered, _)) = ops::remove(registered) {
             if let Data::Record(recorder) = &target.data {
                 recorder.ended.store(true, Relaxed);
+                recorder.instance.set_special(Special::ENDED, true);
             }
             self.running = Some(Running::Calls { registered, target });
         }
@@ -175,6 +168,7 @@ impl Inner {
     /// As the tracer `function_graph`.
     fn begin_graph(&mut self, instance: &Arc<Instance>, shared: &Arc<Settings>) -> Result<(), Errno> {
         let set = handling(|| self.filter.effective()).map_err(errno)?;
+        instance.set_special(Special::ENDED, false);
         graph::record(instance, set, shared)?;
         self.running = Some(Running::Graph);
         Ok(())
@@ -185,6 +179,7 @@ impl Inner {
         if self.running.is_some() {
             return Err(Errno::ENOMEM);
         }
+        instance.set_special(Special::ENDED, false);
         let recorder = Recorder::new(instance, shared.clone());
         let target = Arc::new(Target::new(plain::record, Data::Record(recorder)));
         let set = handling(|| self.filter.effective()).map_err(errno)?;
@@ -314,6 +309,7 @@ impl Tracer for Function {
     }
     fn set_option(&self, instance: &Arc<Instance>, _: usize, on: bool) -> Result<(), Errno> {
         Functions::of(instance)?.shared.stacks.store(on, Relaxed);
+        instance.set_special(Special::STACKS, on);
         Ok(())
     }
 }

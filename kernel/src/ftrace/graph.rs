@@ -25,6 +25,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_linux_abi::Errno;
+use limen_trace_returns::Only;
 use limen_trace_sites::filter::{Effective, Which};
 use limen_trace_sites::hash::Hash;
 use limen_trace_sites::{Site, SiteSet};
@@ -34,13 +35,30 @@ use limen_trace_text::graph::{GraphOptions, NAMES};
 const MOST: u32 = u16::BITS;
 
 /// `max_graph_depth`: calls this deep are not traced. 0: all are.
-pub static MAX_DEPTH: AtomicU32 = AtomicU32::new(0);
+static MAX_DEPTH: AtomicU32 = AtomicU32::new(0);
 
-/// An instance that records.
+/// For whom calls are traced.
+#[derive(Clone)]
+enum To {
+    /// An instance records them; whose is in the settings.
+    Instance(Arc<Instance>, Arc<Settings>),
+    /// They are counted ([`profile`](super::profile)), with no regard to what is chosen for all instances.
+    Profile,
+}
+
+impl To {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Instance(one, _), Self::Instance(other, _)) => Arc::ptr_eq(one, other),
+            (Self::Profile, Self::Profile) => true,
+            _ => false,
+        }
+    }
+}
+
+/// One that records.
 struct Recorder {
-    instance: Arc<Instance>,
-    /// Whose calls are traced.
-    shared: Arc<Settings>,
+    to: To,
     /// Which functions are.
     sites: Effective,
     /// Its bit in the marks of a call.
@@ -51,10 +69,16 @@ struct Recorder {
     ended: AtomicBool,
 }
 
+/// The one instance that records, if it traces every call of its functions ([`plain`]).
+struct Plain {
+    instance: Arc<Instance>,
+    /// How its calls are known.
+    only: Only,
+}
+
 /// Who records, and what.
 struct List {
-    /// The one recorder, if it traces every call of its functions ([`plain`]).
-    plain: Option<Arc<Recorder>>,
+    plain: Option<Plain>,
     recorders: Vec<Arc<Recorder>>,
     /// Only functions of the one recorder are traced.
     exact: bool,
@@ -132,11 +156,16 @@ impl State {
             not: addresses(not)?,
         };
         if let [one] = &*list.recorders
+            && let To::Instance(instance, _) = &one.to
             && list.exact
             && list.only.is_none()
             && list.not.is_empty()
+            && MAX_DEPTH.load(Relaxed) == 0
         {
-            list.plain = Some(one.clone());
+            list.plain = Some(Plain {
+                instance: instance.clone(),
+                only: Only::new(one.bit, one.since),
+            });
         }
         let list = crate::sync::lockdep::fallible(|| Shared::try_new(list)).ok_or(Errno::ENOMEM)?;
         drop(LIVE.replace(Some(list)));
@@ -178,8 +207,23 @@ fn lock() -> MutexGuard<'static, State> {
 /// An instance begins to record, or what it records changes. `EBUSY`: too many instances do so. On an error
 /// nothing has changed. May sleep.
 pub fn record(instance: &Arc<Instance>, sites: Effective, shared: &Arc<Settings>) -> Result<(), Errno> {
+    begin(To::Instance(instance.clone(), shared.clone()), sites)
+}
+
+/// All functions are counted from now on. Errors as those of [`record`]. May sleep.
+pub(super) fn profile() -> Result<(), Errno> {
+    let except = SiteSet::new();
+    begin(To::Profile, Effective::All { except })
+}
+
+/// They are not counted any more when this returns. May sleep.
+pub(super) fn stop_profile() {
+    end(&To::Profile);
+}
+
+fn begin(to: To, sites: Effective) -> Result<(), Errno> {
     let mut state = lock();
-    let recorded = state.begin(instance, sites, shared);
+    let recorded = state.begin(to, sites);
     if recorded.is_err() && state.recorders.is_empty() {
         crate::task::returns::no_longer();
     }
@@ -188,17 +232,10 @@ pub fn record(instance: &Arc<Instance>, sites: Effective, shared: &Arc<Settings>
 
 impl State {
     /// As [`record`].
-    fn begin(
-        &mut self,
-        instance: &Arc<Instance>,
-        sites: Effective,
-        shared: &Arc<Settings>,
-    ) -> Result<(), Errno> {
+    fn begin(&mut self, to: To, sites: Effective) -> Result<(), Errno> {
         crate::task::returns::want()?;
         let mut new = copy(&self.recorders)?;
-        let own = new
-            .iter()
-            .position(|recorder| Arc::ptr_eq(&recorder.instance, instance));
+        let own = new.iter().position(|recorder| recorder.to.is(&to));
         let (bit, since) = match own {
             Some(own) => {
                 let former = new.remove(own);
@@ -211,8 +248,7 @@ impl State {
             }
         };
         new.push(Arc::new(Recorder {
-            instance: instance.clone(),
-            shared: shared.clone(),
+            to,
             sites,
             bit,
             since,
@@ -224,10 +260,14 @@ impl State {
 
 /// An instance records no more when this returns. May sleep.
 pub fn stop(instance: &Arc<Instance>) {
+    end(&To::Instance(instance.clone(), Arc::default()));
+}
+
+fn end(to: &To) {
     let mut state = lock();
     let state = &mut *state;
     state.recorders.retain(|recorder| {
-        let own = Arc::ptr_eq(&recorder.instance, instance);
+        let own = recorder.to.is(to);
         recorder.ended.fetch_or(own, Relaxed);
         !own
     });
@@ -249,6 +289,22 @@ pub fn stop(instance: &Arc<Instance>) {
     }
     // Whoever found it has ended.
     rcu::synchronize();
+}
+
+/// See [`MAX_DEPTH`].
+pub fn max_depth() -> u32 {
+    MAX_DEPTH.load(Relaxed)
+}
+
+/// Changes [`MAX_DEPTH`]. `ENOMEM`: it is as before. May sleep.
+pub fn set_max_depth(depth: u32) -> Result<(), Errno> {
+    let state = lock();
+    let before = MAX_DEPTH.swap(depth, Relaxed);
+    if state.recorders.is_empty() {
+        return Ok(());
+    }
+    let shown = state.show(&state.recorders, &state.only, &state.not);
+    shown.inspect_err(|_| MAX_DEPTH.store(before, Relaxed))
 }
 
 /// Calls `f` with what `set_graph_function` or `set_graph_notrace` holds.

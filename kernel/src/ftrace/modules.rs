@@ -9,7 +9,7 @@
 use super::function::Functions;
 use super::names::{self, Known};
 use super::texts::{Function, Text};
-use super::{graph, ops, site, stack_tracer};
+use super::{graph, ops, profile, site, stack_tracer};
 use crate::sync::Mutex;
 use crate::tracing::{self, Instance};
 use alloc::string::String;
@@ -75,7 +75,8 @@ pub fn load(module: &str, functions: [Vec<Function>; 2]) -> Result<[Loaded; 2], 
         Some(_) => names::known().and_then(|names: Known| {
             each_instance(|instance| Functions::of(instance)?.module_loaded(instance, &names, module))?;
             graph::module_loaded(&names, module)?;
-            stack_tracer::module_loaded(&names, module)
+            stack_tracer::module_loaded(&names, module)?;
+            profile::module_loaded()
         }),
     };
     if let Err(errno) = told {

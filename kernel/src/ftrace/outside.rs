@@ -24,7 +24,7 @@ use limen_trace_sites::sets::Kind;
 /// What a tracer may ask of the call that it traces.
 pub struct Registers<'a> {
     target: &'a Target,
-    entry: &'a mut Entry,
+    entry: &'a Entry,
 }
 
 impl Registers<'_> {
@@ -39,7 +39,7 @@ impl Registers<'_> {
     }
 
     /// The function at `ip` runs instead. `false`: the tracer has not said that it would do that.
-    pub fn set_ip(&mut self, ip: usize) -> bool {
+    pub fn set_ip(&self, ip: usize) -> bool {
         let may = self.target.kind().ip_modify;
         if may {
             self.entry.set_ip(ip);
@@ -69,7 +69,7 @@ pub struct Outside {
     ended: AtomicBool,
 }
 
-extern "C" fn met(ip: usize, parent: usize, target: &Target, entry: &mut Entry) {
+extern "C" fn met(ip: usize, parent: usize, target: &Target, entry: &Entry) {
     let Data::Outside(outside) = &target.data else {
         return;
     };

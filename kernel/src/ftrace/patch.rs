@@ -58,7 +58,7 @@ impl Retire for List {}
 /// The replacements of a function, as its target knows them.
 pub struct Replacements(Slot<List>);
 
-extern "C" fn called(_ip: usize, _parent: usize, target: &Target, entry: &mut Entry) {
+extern "C" fn called(_ip: usize, _parent: usize, target: &Target, entry: &Entry) {
     let Data::Patch(replacements) = &target.data else {
         return;
     };

@@ -77,7 +77,7 @@ struct Placed {
 #[derive(Default)]
 pub struct Probes(Mutex<Vec<Placed>>);
 
-extern "C" fn met(ip: usize, _parent: usize, target: &Target, _entry: &mut Entry) {
+extern "C" fn met(ip: usize, _parent: usize, target: &Target, _entry: &Entry) {
     let Data::Probe(probe) = &target.data else {
         return;
     };

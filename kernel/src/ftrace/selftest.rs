@@ -53,7 +53,7 @@ fn set(target: Option<Arc<Target>>) -> Result<(), &'static str> {
     site::change(&[change]).map_err(|_| "not changed")
 }
 
-extern "C" fn count(_ip: usize, _parent: usize, target: &Target, _entry: &mut Entry) {
+extern "C" fn count(_ip: usize, _parent: usize, target: &Target, _entry: &Entry) {
     if let Data::Count(n) = &target.data {
         n.fetch_add(1, Relaxed);
     }
@@ -97,11 +97,11 @@ fn note(digit: usize) {
     NOTED.store(NOTED.load(Relaxed) * 10 + digit, Relaxed);
 }
 
-extern "C" fn first(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
+extern "C" fn first(_ip: usize, _parent: usize, _target: &Target, _entry: &Entry) {
     note(1);
 }
 
-extern "C" fn second(ip: usize, parent: usize, _target: &Target, entry: &mut Entry) {
+extern "C" fn second(ip: usize, parent: usize, _target: &Target, entry: &Entry) {
     let near = |at: usize, function: usize| at.wrapping_sub(function) < 256;
     let is_probe = near(ip, probe as *const () as usize);
     let by_caller = near(parent, probe_caller as *const () as usize);
@@ -126,7 +126,7 @@ fn other(_a: usize, b: usize, _c: usize, _d: usize) -> usize {
     core::hint::black_box(b) + 1_000_000
 }
 
-extern "C" fn send(_ip: usize, _parent: usize, _target: &Target, entry: &mut Entry) {
+extern "C" fn send(_ip: usize, _parent: usize, _target: &Target, entry: &Entry) {
     entry.set_ip(other as *const () as usize);
 }
 
@@ -139,7 +139,7 @@ fn elsewhere() -> Result<(), &'static str> {
     Ok(())
 }
 
-extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
+extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &Entry) {
     look_back();
     // A frame of its own, in which the backtrace begins.
     core::hint::black_box(());
@@ -173,7 +173,7 @@ fn traced_back() -> Result<(), &'static str> {
 }
 
 /// Whether all registers are there: arguments, the stack pointer, and more than are saved for others.
-extern "C" fn look_at_registers(_ip: usize, _parent: usize, target: &Target, entry: &mut Entry) {
+extern "C" fn look_at_registers(_ip: usize, _parent: usize, target: &Target, entry: &Entry) {
     let all = |n: &usize| site::register(target, entry, *n);
     let found = |value: usize| (0..=65).any(|n| all(&n) == Some(value));
     let more = (0..=65).filter_map(|n| all(&n)).count() > (0..=65).filter_map(|n| entry.register(n)).count();
@@ -278,7 +278,7 @@ fn while_running() -> Result<(), &'static str> {
 /// Each CPU's, so that counting does not slow all of them.
 static CALLS: [AtomicU64; crate::sync::MAX_CPUS] = [const { AtomicU64::new(0) }; crate::sync::MAX_CPUS];
 
-extern "C" fn count_here(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
+extern "C" fn count_here(_ip: usize, _parent: usize, _target: &Target, _entry: &Entry) {
     CALLS[smp::cpu_id()].fetch_add(1, Relaxed);
 }
 

@@ -41,7 +41,7 @@ const ROWS: [(usize, usize); 14] = [
 const OWN: usize = 16;
 
 /// Only returns: what is measured is what comes before it.
-extern "C" fn nothing(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {}
+extern "C" fn nothing(_ip: usize, _parent: usize, _target: &Target, _entry: &Entry) {}
 
 /// The set of one function.
 fn only(function: usize) -> Result<Effective, &'static str> {

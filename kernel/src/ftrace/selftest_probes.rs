@@ -12,6 +12,7 @@ use alloc::string::String;
 use limen_linux_abi::Errno;
 use limen_trace_sites::Site;
 use limen_trace_sites::command::{self, Action, Probe};
+use limen_trace_sites::profile::Total;
 
 /// The tests.
 pub const TESTS: &[Test] = &[
@@ -71,9 +72,10 @@ fn actions() -> Result<(), &'static str> {
 
 fn forks() -> Result<(), &'static str> {
     let threads = Threads::new();
+    let told = |expected| move |any: bool| assert_eq!(any, expected);
     check!(threads.traces(12));
-    check!(threads.add(List::Only, b"10 20\n").is_ok());
-    check!(threads.add(List::Not, b"20").is_ok());
+    check!(threads.add(List::Only, b"10 20\n", told(true)).is_ok());
+    check!(threads.add(List::Not, b"20", told(true)).is_ok());
     threads.forked(10, 11);
     threads.forked(20, 21);
     threads.forked(30, 31);
@@ -83,10 +85,10 @@ fn forks() -> Result<(), &'static str> {
     threads.exited(10);
     threads.exited(11);
     check!(!threads.traces(10) && !threads.traces(11));
-    check!(threads.clear(List::Only).is_ok());
+    check!(threads.clear(List::Only, told(true)).is_ok());
     check!([10, 20, 21, 31].map(|tid| threads.traces(tid)) == [true, false, false, true]);
-    check!(threads.add(List::Not, b"x") == Err(Errno::EINVAL));
-    check!(threads.clear(List::Not).is_ok() && threads.traces(20));
+    check!(threads.add(List::Not, b"x", told(true)) == Err(Errno::EINVAL));
+    check!(threads.clear(List::Not, told(false)).is_ok() && threads.traces(20));
     Ok(())
 }
 
@@ -106,13 +108,22 @@ fn disabled() -> Result<(), &'static str> {
 
 /// How often the probe was counted.
 fn hits() -> Result<u64, &'static str> {
+    sum(|total| total.hits)
+}
+
+/// How long its calls took, in nanoseconds.
+fn took() -> Result<u64, &'static str> {
+    sum(|total| total.time)
+}
+
+fn sum(of: impl Fn(Total) -> u64) -> Result<u64, &'static str> {
     let at = probe as *const () as usize;
     let own = site::find(at, at + 16).ok_or("the probe has no site")?;
     let mut sum = 0;
     for cpu in 0..smp::count() {
         let all = profile::sorted(cpu).map_err(|_| "no memory")?;
-        let of = all.iter().find(|(site, _)| *site == Site(own as u32));
-        sum += of.map_or(0, |(_, total)| total.hits);
+        let found = all.iter().find(|(site, _)| *site == Site(own as u32));
+        sum += found.map_or(0, |(_, total)| of(*total));
     }
     Ok(sum)
 }
@@ -123,7 +134,7 @@ fn counted() -> Result<(), &'static str> {
         let all = (0..100).all(|_| call());
         check!(profile::turn(false).is_ok() && !profile::is_on());
         check!(all && call());
-        check!(hits()? == 100);
+        check!(hits()? == 100 && took()? > 0);
     }
     Ok(())
 }

@@ -25,9 +25,9 @@ use limen_linux_abi::Errno;
 unsafe extern "C" {
     /// Calls all targets of one's list (`Target::many`), which it finds in its second word, with what it is
     /// called with itself.
-    pub safe fn trace_each(ip: usize, parent: usize, target: &Target, entry: &mut Entry);
+    pub safe fn trace_each(ip: usize, parent: usize, target: &Target, entry: &Entry);
     /// The same, with all registers on the stack, where [`register`] finds them.
-    pub safe fn trace_saved(ip: usize, parent: usize, target: &Target, entry: &mut Entry);
+    pub safe fn trace_saved(ip: usize, parent: usize, target: &Target, entry: &Entry);
 }
 
 /// The register with DWARF's number `n`, as it was at the beginning of the function that `target` traces and

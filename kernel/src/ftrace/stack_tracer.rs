@@ -49,7 +49,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     filter: Hash::new(),
 });
 
-extern "C" fn look(ip: usize, parent: usize, _target: &Target, entry: &mut Entry) {
+extern "C" fn look(ip: usize, parent: usize, _target: &Target, entry: &Entry) {
     // Other stacks than the thread's own are not looked at, nor what NMIs add to it.
     if preempt::count() & NMI_MASK != 0 {
         return;

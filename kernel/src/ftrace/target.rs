@@ -12,7 +12,7 @@ use limen_trace_sites::sets::Kind;
 /// What the code behind a site calls: with the site's address, the address that the function returns to, the
 /// target itself, and what the function was called with. Preemption is off; it may be in any context, an NMI
 /// as well, and must not sleep. It is called again for a traced function that it calls itself.
-pub type Handler = extern "C" fn(usize, usize, &Target, &mut Entry);
+pub type Handler = extern "C" fn(usize, usize, &Target, &Entry);
 
 /// What a site calls. The handler is the first word, the list the second: the code behind a site knows that.
 #[repr(C)]
@@ -110,4 +110,4 @@ const LEAST: usize = 2;
 /// What sites without a target refer to.
 pub static NOTHING: Target = Target::nothing();
 
-extern "C" fn nothing(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {}
+extern "C" fn nothing(_ip: usize, _parent: usize, _target: &Target, _entry: &Entry) {}

@@ -5,6 +5,7 @@ use crate::arch::site_table::TABLE;
 use crate::arch::sites;
 use crate::mm::reserve::{room, room_exact};
 use crate::rcu::{self, Retire, Shared, Slot};
+use crate::sync::Once;
 use crate::sync::lockdep::fallible;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,6 +14,7 @@ use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use limen_linux_abi::Errno;
+use limen_trace_sites::profile::Profile;
 use limen_trace_sites::{Name, Site};
 
 /// A function of a module.
@@ -33,11 +35,17 @@ pub struct Text {
     /// Their numbers, one behind the other.
     numbers: Vec<Site>,
     first: usize,
+    /// How often they were called, for each CPU.
+    profiles: Once<Vec<Profile>>,
     /// It is no more, though it may still be in the list.
     gone: AtomicBool,
 }
 
 impl Text {
+    /// Where it is counted how often they were called, for each CPU: by their places among its functions.
+    pub fn profiles(&self) -> &Once<Vec<Profile>> {
+        &self.profiles
+    }
     fn is_there(&self) -> bool {
         !self.gone.load(Acquire)
     }
@@ -105,6 +113,20 @@ pub fn place(number: usize) -> Option<Place> {
     })
 }
 
+/// Calls `f` with the text that the site known as `ip` is in, and its place there. Any context.
+pub fn at(ip: usize, f: impl FnOnce(&Text, usize)) {
+    look(|texts| {
+        for text in there(texts) {
+            if let Ok(n) = text
+                .functions
+                .binary_search_by_key(&ip, |one| sites::ip(one.site))
+            {
+                return f(text, n);
+            }
+        }
+    });
+}
+
 /// The number of the first site from `address` on that is before `end`. Any context.
 pub fn find(address: usize, end: usize) -> Option<usize> {
     look(|texts| {
@@ -168,6 +190,7 @@ pub fn add(module: String, functions: Vec<Function>, least: usize) -> Result<Arc
         functions,
         numbers,
         first,
+        profiles: Once::new(),
         gone: AtomicBool::new(false),
     });
     let at = texts.partition_point(|other| other.first <= first);

@@ -91,9 +91,11 @@ impl Threads {
         f(lists.as_ref().and_then(|lists| list.of(&lists.0).as_ref()))
     }
 
-    /// The lists are what `f` makes of them. On an error they are those of before. May sleep.
+    /// The lists are what `f` makes of them, and `told` is told whether there are some. On an error they are
+    /// those of before. May sleep.
     fn change(
         &self,
+        told: impl FnOnce(bool),
         f: impl FnOnce(&mut PidFilter) -> Result<(), limen_trace_sites::Error>,
     ) -> Result<(), Errno> {
         let _changing = self.changing.lock();
@@ -118,12 +120,14 @@ impl Threads {
         let any = new.is_some();
         drop(self.lists.replace(new));
         self.any.store(any, Relaxed);
+        told(any);
         Ok(())
     }
 
-    /// There is no such list any more. `ENOMEM`: there still is. When it returns nobody finds it. May sleep.
-    pub fn clear(&self, list: List) -> Result<(), Errno> {
-        self.change(|lists| {
+    /// There is no such list any more. `ENOMEM`: there still is. When it returns nobody finds it. `told` is
+    /// told whether there are lists. May sleep.
+    pub fn clear(&self, list: List, told: impl FnOnce(bool)) -> Result<(), Errno> {
+        self.change(told, |lists| {
             *list.of_mut(lists) = None;
             Ok(())
         })?;
@@ -132,9 +136,9 @@ impl Threads {
     }
 
     /// Adds the numbers in `text` to a list. `EINVAL`: a word is none; `EPERM`: no thread can have it;
-    /// `ENOMEM`. When it returns all find the new list. May sleep.
-    pub fn add(&self, list: List, text: &[u8]) -> Result<(), Errno> {
-        self.change(|lists| {
+    /// `ENOMEM`. When it returns all find the new list. `told` is told whether there are lists. May sleep.
+    pub fn add(&self, list: List, text: &[u8], told: impl FnOnce(bool)) -> Result<(), Errno> {
+        self.change(told, |lists| {
             let of = list.of_mut(lists);
             *of = match pids::written(of.as_ref(), text)? {
                 // A list of which all have ended is still one.
@@ -151,17 +155,20 @@ impl Threads {
     pub(super) fn forked(&self, parent: i32, child: i32) {
         if self.is_named(parent) {
             // Without memory the new thread is one that nobody names.
-            let _ = self.change(|lists| lists.forked(parent as u32, child as u32));
+            let _ = self.change(|_| (), |lists| lists.forked(parent as u32, child as u32));
         }
     }
 
     /// A thread ends.
     pub(super) fn exited(&self, tid: i32) {
         if self.is_named(tid) {
-            let _ = self.change(|lists| {
-                lists.exited(tid as u32);
-                Ok(())
-            });
+            let _ = self.change(
+                |_| (),
+                |lists| {
+                    lists.exited(tid as u32);
+                    Ok(())
+                },
+            );
         }
     }
 }

@@ -40,7 +40,7 @@ pub use thread::{Task, TaskFlags};
 
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU32};
+use core::sync::atomic::{AtomicI8, AtomicU8, AtomicU32};
 use limen_entry::WorkWords;
 
 /// The part of a task that entry code and architectures use. It is the first field of `Task`.
@@ -58,12 +58,18 @@ pub struct ThreadInfo {
     pub lockdep: crate::sync::lockdep::ThreadState,
     /// Where its traced functions return to.
     pub returns: returns::Own,
-    /// Whether a trace has something of it, and its name is to be kept (`tracing::names`).
-    pub is_in_trace: AtomicBool,
+    /// Whether it is known to traces: [`IS_IN_TRACE`], [`IN_TRACER`]. Only the thread itself changes it, and
+    /// what interrupts it, which leaves the latter as it was.
+    pub trace: AtomicU8,
     /// Which functions it calls while a live patch comes or goes (`livepatch`): `patch::PATCHED`,
     /// `UNPATCHED`; otherwise `UNDEFINED`.
     pub patch_state: AtomicI8,
 }
+
+/// A trace has something of the thread, and its name is to be kept (`tracing::names`).
+pub const IS_IN_TRACE: u8 = 1;
+/// The thread is in a tracer of functions that calls others (`ftrace::guard`).
+pub const IN_TRACER: u8 = 1 << 1;
 
 impl ThreadInfo {
     /// For a thread that is not running yet.
@@ -74,7 +80,7 @@ impl ThreadInfo {
             cpu: AtomicU32::new(0),
             lockdep: crate::sync::lockdep::ThreadState::new(),
             returns: returns::Own::new(),
-            is_in_trace: AtomicBool::new(false),
+            trace: AtomicU8::new(0),
             patch_state: AtomicI8::new(patch::UNDEFINED),
         }
     }

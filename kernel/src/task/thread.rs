@@ -285,7 +285,7 @@ impl Task {
     pub(super) fn set_tid(&self, tid: i32) {
         self.tid.store(tid, Ordering::Relaxed);
         // Not under this number.
-        self.info.is_in_trace.store(false, Ordering::Relaxed);
+        self.info.trace.fetch_and(!super::IS_IN_TRACE, Ordering::Relaxed);
     }
     /// The process's id.
     #[inline]

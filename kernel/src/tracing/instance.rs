@@ -12,6 +12,7 @@ use crate::arch::smp;
 use crate::sync::{Mutex, MutexGuard, Once, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use bitflags::bitflags;
 use core::any::Any;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -48,8 +49,11 @@ pub struct Instance {
     pub spare: Buffer,
     /// Which CPUs record, by their bits.
     pub(super) recording: AtomicU64,
-    /// Those of them that record with the clock [`Clock::Local`].
+    /// Those of them where calls of functions are recorded in the usual way: with the clock [`Clock::Local`],
+    /// without a threshold, and for no [`Special`] reason otherwise.
     pub(super) plain: AtomicU64,
+    /// [`Special`].
+    special: AtomicU8,
     switches: Switches,
     pub(super) options: AtomicU32,
     /// What it wants of events.
@@ -62,7 +66,7 @@ pub struct Instance {
     /// How full a CPU's buffer must be, in percent, for who waits for many records at once.
     pub percent: AtomicU32,
     /// `tracing_thresh`, in microseconds.
-    pub threshold: AtomicU64,
+    threshold: AtomicU64,
     /// The size that CPUs' buffers are to have when something is to be traced, in bytes.
     size: AtomicUsize,
     expanded: AtomicBool,
@@ -76,6 +80,19 @@ pub struct Instance {
     /// What another room keeps of it.
     extension: Once<Arc<dyn Extension>>,
     lock: Mutex<Locked>,
+}
+
+bitflags! {
+    /// Why calls of functions are not recorded in the usual way.
+    #[derive(Clone, Copy)]
+    pub struct Special: u8 {
+        /// Only those of some threads are.
+        const THREADS = 1;
+        /// Behind each comes the stack.
+        const STACKS = 1 << 1;
+        /// They are not recorded any more.
+        const ENDED = 1 << 2;
+    }
 }
 
 /// What another room keeps of an instance.
@@ -125,6 +142,7 @@ impl Instance {
             spare: Buffer::new()?,
             recording: AtomicU64::new(every_cpu()),
             plain: AtomicU64::new(every_cpu()),
+            special: AtomicU8::new(0),
             switches: Switches {
                 on: AtomicBool::new(true),
                 pauses: AtomicU32::new(0),
@@ -212,17 +230,40 @@ impl Instance {
         loop {
             let Switches { on, pauses, mask } = &self.switches;
             let clock = || self.clock.load(SeqCst);
-            let look = || (on.load(SeqCst), pauses.load(SeqCst), mask.load(SeqCst), clock());
+            let others = || (clock(), self.threshold.load(SeqCst), self.special.load(SeqCst));
+            let look = || (on.load(SeqCst), pauses.load(SeqCst), mask.load(SeqCst), others());
             let now = look();
             let bits = if now.0 && now.1 == 0 { now.2 } else { 0 };
-            let is_local = now.3 == Clock::Local as u8;
-            self.plain.store(if is_local { bits } else { 0 }, SeqCst);
+            let is_plain = now.3 == (Clock::Local as u8, 0, 0);
+            self.plain.store(if is_plain { bits } else { 0 }, SeqCst);
             self.recording.store(bits, SeqCst);
             // Whoever stores last has seen all changes.
             if look() == now {
                 return;
             }
         }
+    }
+
+    /// Whether calls of functions are recorded in another way for this reason. Those that have begun may still
+    /// be recorded in the usual way until a grace period has passed.
+    pub fn set_special(&self, reason: Special, on: bool) {
+        match on {
+            true => self.special.fetch_or(reason.bits(), SeqCst),
+            false => self.special.fetch_and(!reason.bits(), SeqCst),
+        };
+        self.switched();
+    }
+
+    /// `tracing_thresh`, in microseconds.
+    #[inline(always)]
+    pub fn threshold(&self) -> u64 {
+        self.threshold.load(Relaxed)
+    }
+
+    /// Changes [`Self::threshold`].
+    pub fn set_threshold(&self, microseconds: u64) {
+        self.threshold.store(microseconds, SeqCst);
+        self.switched();
     }
 
     /// Whether it records (`tracing_on`).

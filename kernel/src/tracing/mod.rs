@@ -21,7 +21,7 @@ pub mod selftest;
 pub mod tracers;
 pub mod waiting;
 
-pub use instance::{Extension, Instance, Use};
+pub use instance::{Extension, Instance, Special, Use};
 pub use names::Names;
 pub use registry::{all, each_function_fork, find, made, make, remove, top};
 pub use tracers::Tracer;

@@ -3,7 +3,7 @@
 
 use crate::sched::preempt;
 use crate::sync::{Mutex, Once};
-use crate::task::{self, Task};
+use crate::task::{self, IS_IN_TRACE, Task};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -44,7 +44,8 @@ pub(super) fn note(pid: i32) {
     if word.load(Relaxed) & bit == 0 {
         word.fetch_or(bit, Relaxed);
     }
-    preempt::current_info().is_in_trace.store(true, Relaxed);
+    let trace = &preempt::current_info().trace;
+    trace.store(trace.load(Relaxed) | IS_IN_TRACE, Relaxed);
 }
 
 /// Whether a thread has recorded something since it began.

@@ -4,6 +4,7 @@ use super::Instance;
 use crate::arch::{irq, smp};
 use crate::rcu::{self, Reader};
 use crate::sched::preempt::{self, HARDIRQ_MASK, NMI_MASK};
+use crate::task::IS_IN_TRACE;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
@@ -73,15 +74,19 @@ pub fn common(kind: Kind, nested: u32) -> Common {
     }
 }
 
-/// The words of [`common`] in the usual case: in a thread, whose name is already noted, which has turned
-/// preemption off only a few times, and is not to be rescheduled. `None`: it is another case.
+/// Whether it is the usual case: a thread, whose name is already noted, which has turned preemption off only
+/// a few times, is not to be rescheduled, and is in no tracer with a guard.
 #[inline(always)]
-pub fn usual(kind: Kind, nested: u32) -> Option<[u32; 2]> {
+pub fn is_usual() -> bool {
     let info = preempt::current_info();
-    let count = info.preempt_count.load(Relaxed);
-    if count > 15 || info.work.has(ThreadFlags::RESCHED) || !info.is_in_trace.load(Relaxed) {
-        return None;
-    }
+    info.preempt_count.load(Relaxed) <= 15
+        && !info.work.has(ThreadFlags::RESCHED)
+        && info.trace.load(Relaxed) == IS_IN_TRACE
+}
+
+/// The words of [`common`] in the usual case.
+#[inline(always)]
+pub fn usual(kind: Kind, nested: u32) -> [u32; 2] {
     let flags = if irq::enabled() {
         Flags::empty()
     } else {
@@ -90,10 +95,10 @@ pub fn usual(kind: Kind, nested: u32) -> Option<[u32; 2]> {
     let common = Common {
         kind,
         flags,
-        preempt_count: count.wrapping_sub(nested) as u8,
+        preempt_count: preempt::count().wrapping_sub(nested) as u8,
         pid: crate::sched::current().tid(),
     };
-    Some(common.words())
+    common.words()
 }
 
 /// A record's words: those that all have in front, and its own. One by one, so that they need not lie beside
@@ -109,56 +114,54 @@ pub fn together<const BODY: usize, const ALL: usize>(front: [u32; 2], body: [u32
 
 /// A record that was not made in the usual way.
 #[must_use]
-pub struct Other<'r> {
-    ring: Option<&'r Ring>,
-    went: Plain,
+pub enum Other<'r> {
+    /// Nothing was done.
+    Unusual,
+    /// Nothing was recorded, and the ring is to be [`finish`]ed.
+    Disturbed(&'r Ring),
+    /// It was recorded, and the ring is to be [`finish`]ed.
+    Unfinished(&'r Ring),
 }
 
-impl Other<'_> {
-    /// Leaves the ring as it is to be. `false`: nothing was recorded, and the caller is to do so.
-    pub fn settle(self, instance: &Instance) -> bool {
-        if let (Some(ring), Plain::Disturbed | Plain::Unfinished) = (self.ring, self.went) {
-            ring.finish(Here(Clock::Local));
-        }
-        if self.went != Plain::Unfinished {
-            return false;
-        }
-        instance.waiting.note();
-        true
-    }
+/// Leaves a ring as it is to be after [`Instance::record_plain`].
+#[cold]
+#[inline(never)]
+pub fn finish(ring: &Ring) {
+    ring.finish(Here(Clock::Local));
 }
 
 impl Instance {
-    /// Records `words`, of which the first are those of [`usual`], if everything else is the usual case as
-    /// well. `cpu`: this one; `now`: the time of the clock [`Clock::Local`]. On an error the caller settles
-    /// it.
+    /// Records what `words` gives, of which the first are those of [`usual`], if everything else is the usual
+    /// case as well. `now`: the time of the clock [`Clock::Local`]. What was not recorded is the caller's to
+    /// record.
     #[inline(always)]
     pub fn record_plain<'r, const N: usize>(
         &self,
-        words: [u32; N],
-        cpu: usize,
+        words: impl FnOnce() -> [u32; N],
         now: u64,
         reader: &'r Reader,
     ) -> Result<(), Other<'r>> {
-        const OTHER: Other<'_> = Other {
-            ring: None,
-            went: Plain::Unusual,
-        };
+        let cpu = smp::cpu_id();
         if self.plain.load(Relaxed) >> cpu & 1 == 0 {
-            return Err(OTHER);
+            return Err(Other::Unusual);
         }
         let Some(live) = self.main.live.get(cpu).and_then(|live| live.load(reader)) else {
-            return Err(OTHER);
+            return Err(Other::Unusual);
         };
         let ring = &live.0;
         let went = ring.write_plain(At(now), |room: &[AtomicU32; N]| {
-            for (word, value) in room.iter().zip(words) {
+            for (word, value) in room.iter().zip(words()) {
                 word.store(value, Relaxed);
             }
         });
-        if went != Plain::Done {
-            let ring = Some(ring);
-            return Err(Other { ring, went });
+        match went {
+            Plain::Done => {}
+            Plain::Unusual => return Err(Other::Unusual),
+            Plain::Disturbed => return Err(Other::Disturbed(ring)),
+            Plain::Unfinished => {
+                self.waiting.note();
+                return Err(Other::Unfinished(ring));
+            }
         }
         self.waiting.note();
         Ok(())

@@ -6,6 +6,7 @@
 
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
+use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use limen_entry::{ThreadFlags, WorkWords};
 
@@ -16,10 +17,10 @@ pub struct Entry {
     args: [usize; 4],
     r4: usize,
     /// Where it returns to.
-    parent: usize,
+    parent: Cell<usize>,
     fp: usize,
     /// Where the function goes on.
-    next: usize,
+    next: Cell<usize>,
 }
 
 impl Entry {
@@ -35,8 +36,8 @@ impl Entry {
             4 => self.r4,
             11 => self.fp,
             13 => self.sp(),
-            14 => self.parent,
-            15 => self.next,
+            14 => self.parent.get(),
+            15 => self.next.get(),
             _ => return None,
         })
     }
@@ -47,13 +48,13 @@ impl Entry {
     }
 
     /// The function at `ip` runs instead.
-    pub fn set_ip(&mut self, ip: usize) {
-        self.next = ip;
+    pub fn set_ip(&self, ip: usize) {
+        self.next.set(ip);
     }
 
     /// The function returns to `parent`.
-    pub fn set_parent(&mut self, parent: usize) {
-        self.parent = parent;
+    pub fn set_parent(&self, parent: usize) {
+        self.parent.set(parent);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
+use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use limen_entry::{ThreadFlags, WorkWords};
 
@@ -15,10 +16,10 @@ pub struct Entry {
     args: [usize; 8],
     x8: usize,
     /// Where it returns to.
-    parent: usize,
+    parent: Cell<usize>,
     fp: usize,
     /// Where the function goes on.
-    next: usize,
+    next: Cell<usize>,
 }
 
 impl Entry {
@@ -33,9 +34,9 @@ impl Entry {
             0..=7 => self.args[n],
             8 => self.x8,
             29 => self.fp,
-            30 => self.parent,
+            30 => self.parent.get(),
             31 => self.sp(),
-            32 => self.next,
+            32 => self.next.get(),
             _ => return None,
         })
     }
@@ -46,13 +47,13 @@ impl Entry {
     }
 
     /// The function at `ip` runs instead.
-    pub fn set_ip(&mut self, ip: usize) {
-        self.next = ip;
+    pub fn set_ip(&self, ip: usize) {
+        self.next.set(ip);
     }
 
     /// The function returns to `parent`.
-    pub fn set_parent(&mut self, parent: usize) {
-        self.parent = parent;
+    pub fn set_parent(&self, parent: usize) {
+        self.parent.set(parent);
     }
 }
 

@@ -10,6 +10,7 @@ use super::stack::LEAST;
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
+use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use limen_entry::{ThreadFlags, WorkWords};
 
@@ -19,9 +20,9 @@ use limen_entry::{ThreadFlags, WorkWords};
 pub struct Entry {
     args: [usize; 8],
     /// Where it returns to.
-    parent: usize,
+    parent: Cell<usize>,
     /// Where the function goes on.
-    next: usize,
+    next: Cell<usize>,
 }
 
 /// Bytes of the stack frame.
@@ -38,7 +39,7 @@ impl Entry {
         Some(match n {
             1 => self.sp(),
             3..=10 => self.args[n - 3],
-            65 => self.parent,
+            65 => self.parent.get(),
             _ => return None,
         })
     }
@@ -49,13 +50,13 @@ impl Entry {
     }
 
     /// The function at `ip` runs instead.
-    pub fn set_ip(&mut self, ip: usize) {
-        self.next = ip;
+    pub fn set_ip(&self, ip: usize) {
+        self.next.set(ip);
     }
 
     /// The function returns to `parent`.
-    pub fn set_parent(&mut self, parent: usize) {
-        self.parent = parent;
+    pub fn set_parent(&self, parent: usize) {
+        self.parent.set(parent);
     }
 }
 

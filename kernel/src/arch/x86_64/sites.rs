@@ -15,6 +15,7 @@ use crate::arch::site_table::{self, TABLE};
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
+use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use limen_entry::{ThreadFlags, WorkWords};
 
@@ -27,9 +28,9 @@ pub struct Entry {
     args: [usize; 6],
     rbp: usize,
     /// Where the function goes on.
-    next: usize,
+    next: Cell<usize>,
     /// Where it returns to.
-    parent: usize,
+    parent: Cell<usize>,
 }
 
 impl Entry {
@@ -50,7 +51,7 @@ impl Entry {
             7 => self.sp(),
             8 => self.args[1],
             9 => self.args[0],
-            16 => self.next,
+            16 => self.next.get(),
             _ => return None,
         })
     }
@@ -61,13 +62,13 @@ impl Entry {
     }
 
     /// The function at `ip` runs instead.
-    pub fn set_ip(&mut self, ip: usize) {
-        self.next = ip;
+    pub fn set_ip(&self, ip: usize) {
+        self.next.set(ip);
     }
 
     /// The function returns to `parent`.
-    pub fn set_parent(&mut self, parent: usize) {
-        self.parent = parent;
+    pub fn set_parent(&self, parent: usize) {
+        self.parent.set(parent);
     }
 }
 

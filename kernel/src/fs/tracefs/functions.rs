@@ -14,10 +14,9 @@ use crate::ftrace::{modules, names, site, stack_tracer};
 use crate::mm::reserve::handling;
 use crate::sync::Mutex;
 use crate::trace::symbols::Symbol;
-use crate::tracing::{Instance, Use};
+use crate::tracing::{Instance, Special, Use};
 use alloc::sync::Arc;
 use core::fmt::{Display, Write};
-use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::{Errno, SysResult, raw::general as abi};
 use limen_trace_sites::command::{self, Command, File as Kind};
 use limen_trace_sites::filter::Which;
@@ -146,14 +145,13 @@ fn show_touched(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
 }
 
 fn show_depth(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
-    let _ = writeln!(out, "{}", graph::MAX_DEPTH.load(Relaxed));
+    let _ = writeln!(out, "{}", graph::max_depth());
     Ok(())
 }
 
 fn store_depth(_: &Arc<Instance>, bytes: &[u8]) -> Result<(), Errno> {
     let depth = u32::try_from(number(bytes)?).map_err(|_| Errno::ERANGE)?;
-    graph::MAX_DEPTH.store(depth, Relaxed);
-    Ok(())
+    graph::set_max_depth(depth)
 }
 
 /// What a file of filters is about.
@@ -298,7 +296,8 @@ fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
         let functions = Functions::of(&used)?;
         let writes = flags & abi::O_ACCMODE != abi::O_RDONLY;
         if writes && flags & abi::O_TRUNC != 0 {
-            functions.shared.threads.clear(list)?;
+            let told = |any| used.set_special(Special::THREADS, any);
+            functions.shared.threads.clear(list, told)?;
         }
         let shown = functions.clone();
         let show = move |out: &mut Text| {
@@ -315,8 +314,8 @@ fn list(instance: &Arc<Instance>, list: List) -> crate::fs::pseudo::Node {
             Ok(())
         };
         let store = move |bytes: &[u8]| {
-            let _used = &used;
-            functions.shared.threads.add(list, bytes)
+            let told = |any| used.set_special(Special::THREADS, any);
+            functions.shared.threads.add(list, bytes, told)
         };
         Ok(setting_file(Arc::new(show), Some(Arc::new(store))))
     })

@@ -257,11 +257,11 @@ fn store_mask(instance: &Arc<Instance>, bytes: &[u8]) -> Shown {
 }
 
 fn show_threshold(instance: &Arc<Instance>, out: &mut Text) -> Shown {
-    let _ = writeln!(out, "{}", instance.threshold.load(Relaxed));
+    let _ = writeln!(out, "{}", instance.threshold());
     Ok(())
 }
 
 fn store_threshold(instance: &Arc<Instance>, bytes: &[u8]) -> Shown {
-    instance.threshold.store(parse(bytes)?, Relaxed);
+    instance.set_threshold(parse(bytes)?);
     Ok(())
 }

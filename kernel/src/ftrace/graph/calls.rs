@@ -1,15 +1,16 @@
 //! A traced function is called, or has returned. Preemption is off, in any context.
 
 use super::super::guard::Guard;
+use super::super::profile;
 use super::super::site;
 use super::super::target::Target;
-use super::{LIVE, List, MAX_DEPTH, Recorder};
+use super::{LIVE, List, MAX_DEPTH, Recorder, Settings, To};
 use crate::arch::exits::{self, Exit};
 use crate::arch::sites::Entry;
 use crate::rcu;
 use crate::sched::preempt::{self, HARDIRQ_MASK};
 use crate::tracing::clock::Clock;
-use crate::tracing::record;
+use crate::tracing::{Instance, record};
 use core::sync::atomic::Ordering::Relaxed;
 use limen_trace_returns::{Call, Marks, Returns};
 use limen_trace_sites::Site;
@@ -35,12 +36,21 @@ fn depth_of(recorder: &Recorder, list: &List, returns: &Returns, depth: usize) -
         .count()
 }
 
-/// Whether a recorder is to trace a function that is called now. `depth`: how many calls that it traces this
+/// Whether a function is among a recorder's.
+fn traces(recorder: &Recorder, ip: usize) -> bool {
+    site::find(ip, ip + 1).is_some_and(|n| recorder.sites.contains(Site(n as u32)))
+}
+
+/// Whether an instance is to trace a function that is called now. `depth`: how many calls that it traces this
 /// is in; `inside`: whether it is in one that `set_graph_function` chose.
-fn wants(recorder: &Recorder, list: &List, ip: usize, common: Common, depth: usize, inside: bool) -> bool {
-    if !list.exact && !site::find(ip, ip + 1).is_some_and(|n| recorder.sites.contains(Site(n as u32))) {
-        return false;
-    }
+fn wants(
+    (instance, settings): (&Instance, &Settings),
+    list: &List,
+    ip: usize,
+    common: Common,
+    depth: usize,
+    inside: bool,
+) -> bool {
     if !inside
         && list
             .only
@@ -49,14 +59,14 @@ fn wants(recorder: &Recorder, list: &List, ip: usize, common: Common, depth: usi
     {
         return false;
     }
-    if !recorder.shared.threads.traces(common.pid) {
+    if !settings.threads.traces(common.pid) {
         return false;
     }
     let most = MAX_DEPTH.load(Relaxed) as usize;
     if most != 0 && depth >= most {
         return false;
     }
-    recorder.instance.graph_options().contains(GraphOptions::IRQS) || preempt::count() & HARDIRQ_MASK == 0
+    instance.graph_options().contains(GraphOptions::IRQS) || preempt::count() & HARDIRQ_MASK == 0
 }
 
 /// Who traces a function that is called now, and `true` if it is to be kept. Records the call.
@@ -73,6 +83,14 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
         .filter(|recorder| !recorder.ended.load(Relaxed))
     {
         let bit = recorder.bit;
+        let is_its = list.exact || traces(recorder, ip);
+        let To::Instance(instance, settings) = &recorder.to else {
+            if is_its {
+                profile::called(ip);
+                marks.wanted |= bit;
+            }
+            continue;
+        };
         let outer = if top.time >= recorder.since {
             top.marks
         } else {
@@ -89,7 +107,7 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
             marks.inside |= bit;
         }
         let depth = depth_of(recorder, list, returns, depth);
-        if !wants(recorder, list, ip, common, depth, inside) {
+        if !is_its || !wants((instance, settings), list, ip, common, depth, inside) {
             continue;
         }
         let entry = GraphEntry {
@@ -97,9 +115,7 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
             depth: depth as i32,
         };
         // With a threshold it is known only at the end whether it is to be recorded.
-        if recorder.instance.threshold.load(Relaxed) != 0
-            || recorder.instance.record_as(common, entry.words())
-        {
+        if instance.threshold() != 0 || instance.record_as(common, entry.words()) {
             marks.wanted |= bit;
             marks.inside |= bit;
         }
@@ -109,7 +125,7 @@ fn mark(list: &List, returns: &Returns, depth: usize, ip: usize) -> (Marks, bool
 
 /// A function is called. In every case; [`super::plain`] is for the usual one.
 #[cold]
-pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &mut Entry) {
+pub(super) extern "C" fn entered(ip: usize, parent: usize, _: &Target, entry: &Entry) {
     let Some(returns) = preempt::current_info().returns.get() else {
         return;
     };
@@ -180,11 +196,18 @@ fn record_return(returns: &Returns, depth: usize, call: &Call, value: usize, now
     };
     let common = record::common(Kind::GRAPH_RETURN, NESTED);
     for recorder in &list.recorders {
-        let threshold = recorder.instance.threshold.load(Relaxed).saturating_mul(1000);
+        let threshold = match &recorder.to {
+            To::Instance(instance, _) => instance.threshold().saturating_mul(1000),
+            To::Profile => 0,
+        };
         let is_its = call.marks.wanted & recorder.bit != 0 && call.time >= recorder.since;
         if !is_its || recorder.ended.load(Relaxed) || now.wrapping_sub(call.time) < threshold {
             continue;
         }
+        let To::Instance(instance, _) = &recorder.to else {
+            profile::returned(call.ip, now.wrapping_sub(call.time));
+            continue;
+        };
         let exit = GraphReturn {
             func: call.ip as u64,
             retval: value as u64,
@@ -193,6 +216,6 @@ fn record_return(returns: &Returns, depth: usize, call: &Call, value: usize, now
             call_time: call.time,
             return_time: now,
         };
-        recorder.instance.record_as(common, exit.words());
+        instance.record_as(common, exit.words());
     }
 }

@@ -224,7 +224,7 @@ impl Drop for Chosen {
     fn drop(&mut self) {
         let _ = super::set_hash(Which::Filter, Hash::new());
         let _ = super::set_hash(Which::Notrace, Hash::new());
-        super::MAX_DEPTH.store(0, Relaxed);
+        let _ = super::set_max_depth(0);
     }
 }
 
@@ -245,12 +245,12 @@ fn chosen() -> Result<(), &'static str> {
     check!(probe(1, 2, 3, 4) != 0);
     check!(traced.take()?.len() == 2);
     set(Which::Notrace, &[])?;
-    super::MAX_DEPTH.store(1, Relaxed);
+    check!(super::set_max_depth(1).is_ok());
     check!(call());
     check!(traced.take()?.len() == 2 * CALLS);
-    super::MAX_DEPTH.store(0, Relaxed);
+    check!(super::set_max_depth(0).is_ok());
     // Longer than any call takes.
-    traced.0.threshold.store(1_000_000_000, Relaxed);
+    traced.0.set_threshold(1_000_000_000);
     check!(call());
     check!(traced.take()?.is_empty());
     Ok(())
@@ -266,7 +266,7 @@ fn function_of(ip: usize) -> Option<usize> {
     Some(table.address(index)? as usize)
 }
 
-extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &mut Entry) {
+extern "C" fn look(_ip: usize, _parent: usize, _target: &Target, _entry: &Entry) {
     let trampoline = crate::arch::exits::return_address();
     backtrace::walk(stack::here(), |ip| {
         let is = |function: usize| function_of(ip) == Some(function);

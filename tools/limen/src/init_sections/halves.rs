@@ -74,6 +74,11 @@ impl Halves {
         }
     }
 
+    /// The path ends here, with a call that never returns.
+    pub fn end(&mut self) {
+        self.registers = Registers::default();
+    }
+
     fn take_along(&mut self, address: u64, target: u64) {
         if target <= address || self.registers.iter().all(Option::is_none) {
             return;

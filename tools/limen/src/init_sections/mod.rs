@@ -6,6 +6,7 @@
 //! it, for it need not be inlined (`rule.rs`). Nothing lies at the first address of a section (the linker
 //! scripts see to it): it is only a bound.
 
+mod ends;
 mod halves;
 mod operands;
 mod rule;
@@ -18,7 +19,8 @@ use object::{
 use std::ops::Range;
 use std::path::Path;
 
-use operands::{instructions, words};
+use ends::Ends;
+use operands::{decoder, instructions, words};
 use rule::Init;
 
 /// So many errors are said: one mistake may be one for each of its callers.
@@ -102,6 +104,22 @@ fn init(file: &File<'_>) -> Result<Init> {
     Ok(init)
 }
 
+/// What is known of functions that never return; `None` where that does not matter.
+fn ends<'a>(file: &File<'a>) -> Result<Option<Ends<'a>>> {
+    let Some(decode) = decoder(file.architecture()) else {
+        return Ok(None);
+    };
+    let mut sections = Vec::new();
+    for section in file.sections() {
+        if section.kind() == SectionKind::Text {
+            sections.push((section.address(), section.data()?));
+        }
+    }
+    let functions = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+    let starts = functions.map(|symbol| symbol.address()).collect();
+    Ok(Some(Ends::new(decode, starts, sections)))
+}
+
 /// What of the parts that stay refers to what: where, and to which address.
 fn references(file: &File<'_>, init: &Init) -> Result<Vec<(u64, u64)>> {
     let got = file
@@ -109,6 +127,7 @@ fn references(file: &File<'_>, init: &Init) -> Result<Vec<(u64, u64)>> {
         .filter(|_| file.architecture() == Architecture::PowerPc64);
     let toc = file.symbol_by_name(".TOC.").map_or(0, |symbol| symbol.address());
     let mut found = Vec::new();
+    let ends = ends(file)?;
     for section in file.sections() {
         let name = section.name().unwrap_or("");
         let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
@@ -128,7 +147,8 @@ fn references(file: &File<'_>, init: &Init) -> Result<Vec<(u64, u64)>> {
             found.extend(pointers.into_iter().filter(|&(_, to)| init.is_pointer(to)));
         }
         if executable {
-            instructions(file.architecture(), bytes, at, toc, &mut found)?;
+            let never_returns = |to| ends.as_ref().is_some_and(|ends| ends.never_returns(to));
+            instructions(file.architecture(), bytes, at, toc, &never_returns, &mut found)?;
         }
     }
     if let Some(got) = got {

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use object::Architecture;
 
 use super::halves::{Halves, Pairs};
-use crate::noinstr::{Step, arm, arm64, powerpc64};
+use crate::noinstr::{Flow, Step, arm, arm64, powerpc64};
 
 /// Pointers in data, and in what lies between functions: where they are, and what they say.
 pub fn words(bytes: &[u8], at: u64, is_64: bool, found: &mut Vec<(u64, u64)>) {
@@ -16,23 +16,37 @@ pub fn words(bytes: &[u8], at: u64, is_64: bool, found: &mut Vec<(u64, u64)>) {
     }
 }
 
-/// The addresses that instructions have as operands, or make.
+/// What reads the instructions of processors that make addresses of halves.
+pub fn decoder(architecture: Architecture) -> Option<fn(&[u8], u64) -> Step> {
+    Some(match architecture {
+        Architecture::Aarch64 => arm64::decode,
+        Architecture::Arm => arm::decode,
+        Architecture::PowerPc64 => powerpc64::decode,
+        _ => return None,
+    })
+}
+
+/// The addresses that instructions have as operands, or make. `never_returns`: whether a called function does
+/// not.
 pub fn instructions(
     architecture: Architecture,
     bytes: &[u8],
     at: u64,
     toc: u64,
+    never_returns: &dyn Fn(u64) -> bool,
     found: &mut Vec<(u64, u64)>,
 ) -> Result<()> {
-    let (decode, pairs): (fn(&[u8], u64) -> Step, Pairs) = match architecture {
+    let pairs = match architecture {
         Architecture::X86_64 => {
             x86_64(bytes, at, found);
             return Ok(());
         }
-        Architecture::Aarch64 => (arm64::decode, Pairs::Arm64),
-        Architecture::Arm => (arm::decode, Pairs::Arm),
-        Architecture::PowerPc64 => (powerpc64::decode, Pairs::Powerpc64(toc)),
-        other => bail!("no decoder for {other:?}"),
+        Architecture::Aarch64 => Pairs::Arm64,
+        Architecture::Arm => Pairs::Arm,
+        _ => Pairs::Powerpc64(toc),
+    };
+    let Some(decode) = decoder(architecture) else {
+        bail!("no decoder for {architecture:?}");
     };
     let mut halves = Halves::new(pairs);
     for (n, four) in bytes.chunks_exact(4).enumerate() {
@@ -40,6 +54,11 @@ pub fn instructions(
         let word = u32::from_le_bytes(four.try_into().expect("four bytes"));
         let step = decode(&bytes[offset..], address);
         let made = halves.step(word, address, step.flow);
+        if let Flow::Call(target) = step.flow
+            && never_returns(target)
+        {
+            halves.end();
+        }
         found.extend(made.map(|target| (address, target)));
     }
     Ok(())
@@ -67,8 +86,18 @@ mod tests {
     fn targets(architecture: Architecture, words: &[u32]) -> Vec<u64> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut found = Vec::new();
-        instructions(architecture, &bytes, 0x1000, 0x1_8000, &mut found).unwrap();
+        let never_returns = |to| to == 0x9000;
+        instructions(architecture, &bytes, 0x1000, 0x1_8000, &never_returns, &mut found).unwrap();
         found.into_iter().map(|(_, target)| target).collect()
+    }
+
+    #[test]
+    fn calls_that_never_return_end_what_registers_hold() {
+        // addis r30, r2, 1; bl 0x9000 or 0x9004; ld r3, 16(r30): that is reached from elsewhere, or not.
+        let call = |to: u32| 0x4800_0001 | (to - 0x1004);
+        let found = |to| targets(Architecture::PowerPc64, &[0x3fc2_0001, call(to), 0xe87e_0010]);
+        assert_eq!(found(0x9000), [0x9000]);
+        assert_eq!(found(0x9004), [0x9004, 0x2_8010]);
     }
 
     #[test]
