@@ -1,5 +1,5 @@
-//! Functions that never return: what lies behind a call of one is reached from elsewhere, with other things in
-//! the registers.
+//! Functions that never return: what lies behind a call of one is reached from elsewhere, with other things
+//! in the registers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
