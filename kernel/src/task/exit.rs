@@ -344,7 +344,6 @@ fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
 }
 
 /// Sends `sig`, if it is one, and wakes who waits.
-
 fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) {
     // `clone` accepts numbers that are not signals.
     if (1..=signal::NSIG as i32).contains(&sig) {
