@@ -192,8 +192,8 @@ impl Returns {
     }
 
     /// A function begins at the stack pointer `sp`: where its call is to be put ([`Self::push_at`]). `None`:
-    /// it is not the usual case, in which nothing is stale, there is room, and the outermost and innermost call
-    /// are this tracer's, and so all are; nothing was done, and the caller is to call [`Self::enter`].
+    /// it is not the usual case, in which nothing is stale, there is room, and the outermost and innermost
+    /// call are this tracer's, and so all are; nothing was done, and the caller is to call [`Self::enter`].
     #[inline(always)]
     pub fn enter_plain(&self, sp: usize, only: &Only) -> Option<Place<'_>> {
         let depth = self.depth();

@@ -140,8 +140,8 @@ impl AddressSpace {
     }
 
     /// Calls `f(address, page)` with the pages of what is kept of `mapping`, in the order of their addresses,
-    /// until it returns `false`, which is the result then; also if the running thread is killed. Pages that are
-    /// not there, and would be zeros, are left out. Sleeps.
+    /// until it returns `false`, which is the result then; also if the running thread is killed. Pages that
+    /// are not there, and would be zeros, are left out. Sleeps.
     pub fn each_dumped_page(
         &self,
         mapping: &Dumped,

@@ -244,8 +244,8 @@ impl Instance {
         }
     }
 
-    /// Whether calls of functions are recorded in another way for this reason. Those that have begun may still
-    /// be recorded in the usual way until a grace period has passed.
+    /// Whether calls of functions are recorded in another way for this reason. Those that have begun may
+    /// still be recorded in the usual way until a grace period has passed.
     pub fn set_special(&self, reason: Special, on: bool) {
         match on {
             true => self.special.fetch_or(reason.bits(), SeqCst),

@@ -131,7 +131,8 @@ fn debug_event(frame: &mut Frame, syndrome: &Syndrome) {
         }),
         None if executes && limen_arm_align::is_bkpt(&align::User, frame.thumb(), pc) => {
             Fault::remember(0, syndrome.fsr & !FSR_PREFETCH);
-            signal::force_fault(SIGTRAP, code::TRAP_HWBKPT, addr);
+            // Not where it is: Linux, too, tells what the processor leaves as the address of the fault.
+            signal::force_fault(SIGTRAP, code::TRAP_HWBKPT, syndrome.far);
         }
         // It was meant for a thread that ran on this CPU before.
         None => crate::sync::without_interrupts(debug::off),
