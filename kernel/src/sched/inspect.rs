@@ -113,8 +113,18 @@ pub fn with_own_registers<R>(f: impl FnOnce(&mut Frame, &mut Context) -> R) -> O
     Some(f(&mut frame, &mut context))
 }
 
-/// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU, asleep or dead: its
-/// return addresses are among them. `f` runs with interrupts off, is called a few thousand times at most, and
+/// Calls `f` with what the calls return to that are traced until they return and have not: it is not on the
+/// stack, which is used from `sp` on. `false`: `f` returned that.
+fn each_kept_return(task: &Task, sp: usize, f: impl FnMut(usize) -> bool) -> bool {
+    let Some(returns) = task.info.returns.get() else {
+        return true;
+    };
+    let calls = (0..returns.depth()).filter_map(|n| returns.get(n));
+    calls.filter(|call| call.sp >= sp).map(|call| call.parent).all(f)
+}
+
+/// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU, asleep or dead, and
+/// with what its traced calls return to: its return addresses are among them. `f` runs with interrupts off, is called a few thousand times at most, and
 /// takes no locks; when it returns `false` it is called no more. `then` is called if it never did: nobody
 /// wakes the thread before. Whether it never did.
 pub fn each_stack_word(task: &Task, mut f: impl FnMut(usize) -> bool, then: impl FnOnce()) -> bool {
@@ -123,6 +133,9 @@ pub fn each_stack_word(task: &Task, mut f: impl FnMut(usize) -> bool, then: impl
     let looked = while_off_cpu(task, asleep, || {
         // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its context.
         let mut at = unsafe { (*task.context.get()).sp() };
+        if !each_kept_return(task, at, &mut f) {
+            return false;
+        }
         while at < top {
             // SAFETY: its stack, which stays as long as the task.
             if !f(unsafe { (at as *const usize).read() }) {
@@ -154,6 +167,9 @@ pub fn each_idle_stack_word(mut f: impl FnMut(usize) -> bool, then: impl FnOnce(
     } else {
         (at + 1).next_multiple_of(PAGE_SIZE)
     };
+    if !each_kept_return(idle, at, &mut f) {
+        return;
+    }
     while at < end {
         // SAFETY: its stack.
         if !f(unsafe { (at as *const usize).read() }) {
