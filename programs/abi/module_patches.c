@@ -193,6 +193,21 @@ static void blocked(void) {
     CHECK(unload("busy") == 0);
 }
 
+/* A thread is in a function that is replaced, and the call in which it sleeps is traced until it returns:
+ * what it returns to is not on the stack. */
+static void traced(void) {
+    CHECK(put("/sys/kernel/tracing/current_tracer", "function_graph") == 0);
+    CHECK(load_named("busy", "") == 0);
+    pid_t child = reader("old work\nold word\n");
+    CHECK(load_named("patch_busy", "") == 0);
+    pause_ms(300);
+    CHECK(is(text_of(file_of("patch_busy", "transition")), "1\n") && is(state_of(child), "0\n"));
+    CHECK(release(child) && settles("patch_busy", 1));
+    CHECK(disable("patch_busy") == 0 && settles("patch_busy", 0));
+    CHECK(unload("patch_busy") == 0 && unload("busy") == 0);
+    CHECK(put("/sys/kernel/tracing/current_tracer", "nop") == 0);
+}
+
 /* Patches come and go while others call the function, and make threads. */
 static void beside(void) {
     pid_t callers[3];
@@ -229,6 +244,7 @@ int main(void) {
     stacked();
     replacing();
     blocked();
+    traced();
     beside();
     CHECK(is(text_of("/sys/kernel/tracing/enabled_functions"), ""));
     return report();

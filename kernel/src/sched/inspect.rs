@@ -124,9 +124,9 @@ fn each_kept_return(task: &Task, sp: usize, f: impl FnMut(usize) -> bool) -> boo
 }
 
 /// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU, asleep or dead, and
-/// with what its traced calls return to: its return addresses are among them. `f` runs with interrupts off, is called a few thousand times at most, and
-/// takes no locks; when it returns `false` it is called no more. `then` is called if it never did: nobody
-/// wakes the thread before. Whether it never did.
+/// with what its traced calls return to: its return addresses are among them. `f` runs with interrupts off,
+/// is called a few thousand times at most, and takes no locks; when it returns `false` it is called no more.
+/// `then` is called if it never did: nobody wakes the thread before. Whether it never did.
 pub fn each_stack_word(task: &Task, mut f: impl FnMut(usize) -> bool, then: impl FnOnce()) -> bool {
     let top = task.stack.top();
     let asleep = |now: TaskState| now != TaskState::RUNNING;
