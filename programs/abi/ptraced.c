@@ -516,6 +516,24 @@ static int traces_peer(void) {
     return pauses();
 }
 
+/* A child that may do more than its parent cannot be traced by it. */
+static void more_rights(void) {
+    pid_t parent = fork();
+    if (parent == 0) {
+        int ends[2], status = -1;
+        char byte;
+        if (pipe(ends) != 0) _exit(2);
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (read(ends[0], &byte, 1) != 1) _exit(3);
+            _exit(trace(TRACEME, 0, 0, 0) == -1 && errno == EPERM ? 0 : 4);
+        }
+        if (setuid(1000) != 0 || write(ends[1], "x", 1) != 1) _exit(5);
+        _exit(waitpid(pid, &status, 0) != pid || status != 0);
+    }
+    CHECK(parent > 0 && await(parent) == 0);
+}
+
 /* Two that trace each other stop at their ends, where nobody can let them go on: on Linux, for ever. */
 static void each_other(void) {
     int in[2];
@@ -744,6 +762,7 @@ int main(int argc, char **argv) {
     attach_and_continue();
     unwanted();
     each_other();
+    more_rights();
     two_who_wait();
     threads();
     kills();

@@ -84,7 +84,8 @@ pub fn attach(task: &Arc<Task>, options: Options) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The parent of the running thread begins to trace it. `EPERM`: it is traced already; `ENOMEM`.
+/// The parent of the running thread begins to trace it. `EPERM`: it is traced already, or may do what its
+/// parent may not; `ENOMEM`.
 pub fn traceme() -> Result<(), Errno> {
     let me = current();
     if me.trace.is_traced() {
@@ -113,7 +114,12 @@ pub fn traceme() -> Result<(), Errno> {
     else {
         return Ok(());
     };
-    let privileged = thread.creds().capable(cap::SYS_PTRACE);
+    let theirs = thread.creds();
+    let privileged = theirs.capable(cap::SYS_PTRACE);
+    // A tracer may do whatever its tracee may.
+    if !privileged && me.creds().permitted & !theirs.permitted != 0 {
+        return Err(Errno::EPERM);
+    }
     link(&me, &thread, &mut list, Options::TRACED, privileged)?;
     Ok(())
 }
