@@ -1,6 +1,7 @@
 /*
- * ptrace: attaching, stops, events, memory, registers, and what happens when one of the two goes away. The
- * same on Limen and on Linux. Called by tools/limen/src/test/programs.rs, on every architecture.
+ * ptrace: attaching, stops, events, memory, registers, and what happens when one of the two goes away; steps
+ * are in stepped.c. The same on Limen and on Linux. Called by tools/limen/src/test/programs.rs, on every
+ * architecture.
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -20,111 +21,10 @@
 #include <sys/rseq.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
-
-/* The requests, as the kernel numbers them: headers do not agree on how to declare them. */
-#define TRACEME 0
-#define PEEKDATA 2
-#define POKEDATA 5
-#define CONT 7
-#define KILL 8
-#define SINGLESTEP 9
-#define ATTACH 16
-#define DETACH 17
-#define SYSCALL 24
-#define SETOPTIONS 0x4200
-#define GETEVENTMSG 0x4201
-#define GETSIGINFO 0x4202
-#define SETSIGINFO 0x4203
-#define GETREGSET 0x4204
-#define SETREGSET 0x4205
-#define SEIZE 0x4206
-#define INTERRUPT 0x4207
-#define LISTEN 0x4208
-#define PEEKSIGINFO 0x4209
-#define GETSIGMASK 0x420a
-#define SETSIGMASK 0x420b
-#define SECCOMP_GET_FILTER 0x420c
-#define GET_SYSCALL_INFO 0x420e
-#define GET_RSEQ_CONFIGURATION 0x420f
-
-#define SYSGOOD 1
-#define O_FORK 2
-#define O_VFORK 4
-#define O_CLONE 8
-#define O_EXEC 0x10
-#define O_VFORK_DONE 0x20
-#define O_EXIT 0x40
-#define O_EXITKILL 0x100000
-#define STOP_EVENT 128
-/* Where the kernel steps: on 32-bit Arm only Limen does. */
-#ifdef __arm__
-#define STEPS is_limen()
-#else
-#define STEPS 1
-#endif
-/* Where the next instruction's address is in NT_PRSTATUS. */
-#ifdef __x86_64__
-#define IP 16
-#elif defined(__arm__)
-#define IP 15
-/* What of a function's address says which instructions are there. */
-#define CODE 1ul
-#else
-#define IP 32
-#endif
-#ifndef CODE
-#define CODE 0ul
-#endif
-#define STATUS(signal, event) ((event) << 16 | (signal) << 8 | 0x7f)
-
-static long trace(long request, pid_t pid, unsigned long addr, unsigned long data) {
-    return syscall(SYS_ptrace, request, pid, addr, data);
-}
-
-static int await(pid_t pid) {
-    int status = -1;
-    return waitpid(pid, &status, __WALL) == pid ? status : -1;
-}
-
-static unsigned long message(pid_t pid) {
-    unsigned long value = ~0ul;
-    trace(GETEVENTMSG, pid, 0, (unsigned long)&value);
-    return value;
-}
-
-/* A child that its parent traces, stopped, and that runs `body` when it goes on. */
-static pid_t traced(int (*body)(void)) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (trace(TRACEME, 0, 0, 0) != 0) _exit(99);
-        raise(SIGSTOP);
-        _exit(body());
-    }
-    CHECK(await(pid) == STATUS(SIGSTOP, 0));
-    return pid;
-}
-
-/* A child that nobody traces. */
-static pid_t untraced(int (*body)(void)) {
-    pid_t pid = fork();
-    if (pid == 0) _exit(body());
-    return pid;
-}
-
-static int pauses(void) {
-    while (pause() < 0) continue;
-    return 0;
-}
-
-static void ended(pid_t pid) {
-    kill(pid, SIGKILL);
-    CHECK(await(pid) == SIGKILL);
-}
+#include "tracer.h"
 
 static volatile unsigned long word = 0x1234;
 static const unsigned long constant[4] = {1, 2, 3, 4};
@@ -369,11 +269,6 @@ static void tracers_end(void) {
     }
 }
 
-static int is_limen(void) {
-    struct utsname name;
-    return uname(&name) == 0 && strstr(name.version, "Limen") != NULL;
-}
-
 /* Runs until it is told to end. */
 static int reads(void) {
     char byte;
@@ -604,97 +499,6 @@ static void status_line(void) {
     ended(pid);
 }
 
-static void steps(void) {
-    unsigned long registers[64], last = 0;
-    pid_t pid = traced(calls);
-    for (int n = 0; n < 20; n++) {
-        struct iovec io = {registers, sizeof registers};
-        siginfo_t info;
-        CHECK(trace(SINGLESTEP, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
-        CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
-        CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_signo == SIGTRAP);
-        unsigned long ip = registers[IP];
-#ifdef __x86_64__
-        CHECK((registers[18] & 0x100) == 0);
-#elif defined(__aarch64__)
-        CHECK((registers[33] & 1 << 21) == 0);
-#endif
-        CHECK(ip != last);
-        last = ip;
-    }
-    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 0);
-}
-
-static int clones(void) {
-    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-    if (pid == 0) _exit(5);
-    int status = -1;
-    return waitpid(pid, &status, 0) == pid && status == 5 << 8 ? 6 : 9;
-}
-
-/* The child of who is stepped through is not stepped through. */
-static void steps_over_fork(void) {
-    pid_t pid = traced(clones);
-    int status = STATUS(SIGTRAP, 0);
-    for (int n = 0; n < 100000 && WIFSTOPPED(status); n++) {
-        unsigned long sig = WSTOPSIG(status) == SIGTRAP ? 0 : (unsigned long)WSTOPSIG(status);
-        if (trace(SINGLESTEP, pid, 0, sig) != 0) break;
-        status = await(pid);
-    }
-    CHECK(status == 6 << 8);
-}
-
-static void notes(int sig) { word = (unsigned long)sig; }
-
-static int handles(void) {
-    signal(SIGUSR1, notes);
-    raise(SIGUSR1);
-    return (int)word;
-}
-
-/* A step into a handler ends at its first instruction, and what the handler returns to is not stepped. */
-static void steps_into_handler(void) {
-    unsigned long registers[64];
-    struct iovec io = {registers, sizeof registers};
-    siginfo_t info;
-    pid_t pid = traced(handles);
-    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGUSR1, 0));
-    CHECK(trace(SINGLESTEP, pid, 0, SIGUSR1) == 0 && await(pid) == STATUS(SIGTRAP, 0));
-    CHECK(trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0 && info.si_code == SIGTRAP);
-    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
-    CHECK(registers[IP] == ((unsigned long)notes & ~CODE));
-    CHECK(trace(SINGLESTEP, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, 0));
-    CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
-    CHECK(registers[IP] != ((unsigned long)notes & ~CODE));
-    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == SIGUSR1 << 8);
-}
-
-/* Steps to the end: into a handler and back from it, and into another program. (A program begins with atomic
- * operations, whose loops do not end if each step ends their reservation.) */
-static void steps_all_the_way(void) {
-    int (*const bodies[])(void) = {handles, execs};
-    const int ends_with[] = {SIGUSR1 << 8, 11 << 8};
-#if defined(__x86_64__) || defined(__arm__)
-    const int count_of = 2;
-#else
-    const int count_of = 1;
-#endif
-    for (int n = 0; n < count_of; n++) {
-        pid_t pid = traced(bodies[n]);
-        int status = STATUS(SIGTRAP, 0), handler = 0;
-        for (int count = 0; count < 200000 && WIFSTOPPED(status); count++) {
-            unsigned long registers[64];
-            struct iovec io = {registers, sizeof registers};
-            unsigned long sig = WSTOPSIG(status) == SIGTRAP ? 0 : (unsigned long)WSTOPSIG(status);
-            if (trace(SINGLESTEP, pid, 0, sig) != 0) break;
-            status = await(pid);
-            if (WIFSTOPPED(status) && trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0)
-                handler += registers[IP] == ((unsigned long)notes & ~CODE);
-        }
-        CHECK(status == ends_with[n] && handler == (n == 0));
-    }
-}
-
 static struct sock_filter allow[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
 
@@ -769,11 +573,5 @@ int main(int argc, char **argv) {
     status_line();
     filters();
     restartable_sequences();
-    if (STEPS) {
-        steps();
-        steps_over_fork();
-        steps_into_handler();
-        steps_all_the_way();
-    }
     return report();
 }

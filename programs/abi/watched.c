@@ -19,49 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
-
-#define TRACEME 0
-#define PEEKUSER 3
-#define POKEUSER 6
-#define CONT 7
-#define SINGLESTEP 9
-#define DETACH 17
-#define GETSIGINFO 0x4202
-#define GETREGSET 0x4204
-#define SETREGSET 0x4205
-#define STATUS(signal) ((signal) << 8 | 0x7f)
-
-static long trace(long request, pid_t pid, unsigned long addr, unsigned long data) {
-    return syscall(SYS_ptrace, request, pid, addr, data);
-}
-
-static int await(pid_t pid) {
-    int status = -1;
-    return waitpid(pid, &status, __WALL) == pid ? status : -1;
-}
-
-static int is_limen(void) {
-    struct utsname name;
-    return uname(&name) == 0 && strstr(name.version, "Limen") != NULL;
-}
-
-/* A child that its parent traces, stopped, and that runs `body` when it goes on. */
-static pid_t traced(int (*body)(void)) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (trace(TRACEME, 0, 0, 0) != 0) _exit(99);
-        raise(SIGSTOP);
-        _exit(body());
-    }
-    CHECK(await(pid) == STATUS(SIGSTOP));
-    return pid;
-}
-
-static void ended(pid_t pid) {
-    kill(pid, SIGKILL);
-    CHECK(await(pid) == SIGKILL);
-}
+#include "tracer.h"
 
 #if !defined(__powerpc64__)
 #define HAVE 1
@@ -69,7 +27,7 @@ static void ended(pid_t pid) {
 static siginfo_t stopped(pid_t pid) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
-    CHECK(await(pid) == STATUS(SIGTRAP) && trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0);
+    CHECK(await(pid) == STATUS(SIGTRAP, 0) && trace(GETSIGINFO, pid, 0, (unsigned long)&info) == 0);
     return info;
 }
 
@@ -195,7 +153,7 @@ static void watchpoints(void) {
     CHECK(info.si_code == 4 && info.si_addr == (void *)((unsigned long)called & ~1ul));
     CHECK(set_nothing(pid) == 0 && write(in[1], "x", 1) == 1);
     CHECK(set_watch(pid, &other) == 0 && trace(CONT, pid, 0, 0) == 0);
-    CHECK(await(pid) == STATUS(SIGCHLD) && trace(CONT, pid, 0, 0) == 0 && await(pid) == 40 << 8);
+    CHECK(await(pid) == STATUS(SIGCHLD, 0) && trace(CONT, pid, 0, 0) == 0 && await(pid) == 40 << 8);
     close(in[0]);
     close(in[1]);
 }
@@ -215,11 +173,11 @@ static void others(void) {
     CHECK(set_watch(pid, &watched[0]) == 0);
     int stops = 0, status = 0;
     for (;;) {
-        if (trace(CONT, pid, 0, 0) != 0 || (status = await(pid)) != STATUS(SIGTRAP)) break;
+        if (trace(CONT, pid, 0, 0) != 0 || (status = await(pid)) != STATUS(SIGTRAP, 0)) break;
         if (++stops < 50) {
             if (!BEHIND) {
                 CHECK(set_nothing(pid) == 0 && trace(SINGLESTEP, pid, 0, 0) == 0);
-                CHECK(await(pid) == STATUS(SIGTRAP) && set_watch(pid, &watched[0]) == 0);
+                CHECK(await(pid) == STATUS(SIGTRAP, 0) && set_watch(pid, &watched[0]) == 0);
             }
             continue;
         }
@@ -249,10 +207,6 @@ static void by_the_kernel(void) {
     close(in[1]);
 }
 
-static int pauses(void) {
-    while (pause() < 0) continue;
-    return 0;
-}
 #endif
 
 #if defined(__x86_64__)
@@ -343,7 +297,7 @@ static int stops(long request) {
             return -1;
         }
         status = await(pid);
-        if (status != STATUS(SIGTRAP)) break;
+        if (status != STATUS(SIGTRAP, 0)) break;
     }
     CHECK(status == 14 << 8);
     return count;
@@ -526,7 +480,7 @@ static void steps(void) {
             struct iovec io = {registers, sizeof registers};
             if (trace(SINGLESTEP, pid, 0, 0) != 0) break;
             status = await(pid);
-            if (status != STATUS(SIGTRAP)) break;
+            if (status != STATUS(SIGTRAP, 0)) break;
             CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
             still += registers[15] == last;
             last = registers[15];

@@ -31,6 +31,7 @@ mod linear;
 pub mod nofault;
 mod pages;
 pub mod register_set;
+mod site_entry;
 pub mod site_table;
 mod stack_calls;
 pub mod tracked;

@@ -17,10 +17,10 @@ pub struct Entry {
     args: [usize; 4],
     r4: usize,
     /// Where it returns to.
-    parent: Cell<usize>,
+    pub(in crate::arch) parent: Cell<usize>,
     fp: usize,
     /// Where the function goes on.
-    next: Cell<usize>,
+    pub(in crate::arch) next: Cell<usize>,
 }
 
 impl Entry {
@@ -46,16 +46,6 @@ impl Entry {
     pub fn sp(&self) -> usize {
         &raw const *self as usize + size_of::<Self>()
     }
-
-    /// The function at `ip` runs instead.
-    pub fn set_ip(&self, ip: usize) {
-        self.next.set(ip);
-    }
-
-    /// The function returns to `parent`.
-    pub fn set_parent(&self, parent: usize) {
-        self.parent.set(parent);
-    }
 }
 
 /// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
@@ -67,20 +57,10 @@ pub struct Saved {
     /// R4 to R10.
     rest: [usize; 7],
     _back: usize,
-    entry: Entry,
+    pub(in crate::arch) entry: Entry,
 }
 
 impl Saved {
-    /// Where it is.
-    ///
-    /// # Safety
-    /// `trace_saved` calls the tracer.
-    pub unsafe fn of(entry: &Entry) -> &Self {
-        let at = &raw const *entry as usize - offset_of!(Self, entry);
-        // SAFETY: `trace_saved` has put it there.
-        unsafe { &*(at as *const Self) }
-    }
-
     /// The register that DWARF gives number `n` (DWARF for the Arm Architecture, 4.1).
     pub fn register(&self, n: usize) -> Option<usize> {
         match n {

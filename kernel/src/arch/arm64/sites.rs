@@ -16,10 +16,10 @@ pub struct Entry {
     args: [usize; 8],
     x8: usize,
     /// Where it returns to.
-    parent: Cell<usize>,
+    pub(in crate::arch) parent: Cell<usize>,
     fp: usize,
     /// Where the function goes on.
-    next: Cell<usize>,
+    pub(in crate::arch) next: Cell<usize>,
 }
 
 impl Entry {
@@ -45,16 +45,6 @@ impl Entry {
     pub fn sp(&self) -> usize {
         &raw const *self as usize + size_of::<Self>()
     }
-
-    /// The function at `ip` runs instead.
-    pub fn set_ip(&self, ip: usize) {
-        self.next.set(ip);
-    }
-
-    /// The function returns to `parent`.
-    pub fn set_parent(&self, parent: usize) {
-        self.parent.set(parent);
-    }
 }
 
 /// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
@@ -66,20 +56,10 @@ pub struct Saved {
     /// X19 to X28.
     rest: [usize; 10],
     _back: [usize; 2],
-    entry: Entry,
+    pub(in crate::arch) entry: Entry,
 }
 
 impl Saved {
-    /// Where it is.
-    ///
-    /// # Safety
-    /// `trace_saved` calls the tracer.
-    pub unsafe fn of(entry: &Entry) -> &Self {
-        let at = &raw const *entry as usize - offset_of!(Self, entry);
-        // SAFETY: `trace_saved` has put it there.
-        unsafe { &*(at as *const Self) }
-    }
-
     /// The register that DWARF gives number `n` (DWARF for the Arm 64-bit Architecture, 4.1).
     pub fn register(&self, n: usize) -> Option<usize> {
         match n {

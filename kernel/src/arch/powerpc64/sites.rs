@@ -20,9 +20,9 @@ use limen_entry::{ThreadFlags, WorkWords};
 pub struct Entry {
     args: [usize; 8],
     /// Where it returns to.
-    parent: Cell<usize>,
+    pub(in crate::arch) parent: Cell<usize>,
     /// Where the function goes on.
-    next: Cell<usize>,
+    pub(in crate::arch) next: Cell<usize>,
 }
 
 /// Bytes of the stack frame.
@@ -48,16 +48,6 @@ impl Entry {
     pub fn sp(&self) -> usize {
         &raw const *self as usize - LEAST + FRAME
     }
-
-    /// The function at `ip` runs instead.
-    pub fn set_ip(&self, ip: usize) {
-        self.next.set(ip);
-    }
-
-    /// The function returns to `parent`.
-    pub fn set_parent(&self, parent: usize) {
-        self.parent.set(parent);
-    }
 }
 
 /// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
@@ -72,7 +62,7 @@ pub struct Saved {
     cr: usize,
     /// The header of the frame in which the entry lies.
     _header: [usize; LEAST / 8],
-    entry: Entry,
+    pub(in crate::arch) entry: Entry,
 }
 
 /// Bytes of the stack frame in which the rest is.
@@ -80,16 +70,6 @@ const SAVED_FRAME: usize = LEAST + offset_of!(Saved, _header);
 const _: () = assert!(SAVED_FRAME.is_multiple_of(16));
 
 impl Saved {
-    /// Where it is.
-    ///
-    /// # Safety
-    /// `trace_saved` calls the tracer.
-    pub unsafe fn of(entry: &Entry) -> &Self {
-        let at = &raw const *entry as usize - offset_of!(Self, entry);
-        // SAFETY: `trace_saved` has put it there.
-        unsafe { &*(at as *const Self) }
-    }
-
     /// The register that DWARF gives number `n` (OpenPOWER ELF V2 ABI, 2.4).
     pub fn register(&self, n: usize) -> Option<usize> {
         Some(match n {

@@ -28,9 +28,9 @@ pub struct Entry {
     args: [usize; 6],
     rbp: usize,
     /// Where the function goes on.
-    next: Cell<usize>,
+    pub(in crate::arch) next: Cell<usize>,
     /// Where it returns to.
-    parent: Cell<usize>,
+    pub(in crate::arch) parent: Cell<usize>,
 }
 
 impl Entry {
@@ -60,16 +60,6 @@ impl Entry {
     pub fn sp(&self) -> usize {
         &raw const self.parent as usize
     }
-
-    /// The function at `ip` runs instead.
-    pub fn set_ip(&self, ip: usize) {
-        self.next.set(ip);
-    }
-
-    /// The function returns to `parent`.
-    pub fn set_parent(&self, parent: usize) {
-        self.parent.set(parent);
-    }
 }
 
 /// [`Entry`], and what else was in the function's registers: for tracers that asked for all of them. It lies
@@ -83,20 +73,10 @@ pub struct Saved {
     /// R15 to R12, RBX, R11, R10.
     rest: [usize; 7],
     _back: usize,
-    entry: Entry,
+    pub(in crate::arch) entry: Entry,
 }
 
 impl Saved {
-    /// Where it is.
-    ///
-    /// # Safety
-    /// `trace_saved` calls the tracer.
-    pub unsafe fn of(entry: &Entry) -> &Self {
-        let at = &raw const *entry as usize - offset_of!(Self, entry);
-        // SAFETY: `trace_saved` has put it there.
-        unsafe { &*(at as *const Self) }
-    }
-
     /// The register that DWARF gives number `n` (System V ABI, AMD64 supplement, 3.36).
     pub fn register(&self, n: usize) -> Option<usize> {
         Some(match n {

@@ -59,6 +59,7 @@ const ASKING: &[&str] = &[
     "listening",
     "dispatched",
     "ptraced",
+    "stepped",
     "watched",
     "dumped",
     "audited",
