@@ -58,22 +58,18 @@ pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     }
     match next {
         Next::Nothing => return restore_saved_mask(&task),
-        Next::Handler => settle_call(&task, frame, &caught),
-        Next::HandlerAfterRseq => {
+        Next::Handler | Next::Stepped { rseq: false } => settle_call(&task, frame, &caught),
+        Next::HandlerAfterRseq | Next::Stepped { rseq: true } => {
             settle_call(&task, frame, &caught);
             if areas.before_handler(&task, frame, cause).is_err() {
                 return no_room(&task, &caught);
             }
         }
-        Next::Stepped { rseq } => {
-            settle_call(&task, frame, &caught);
-            if rseq && areas.before_handler(&task, frame, cause).is_err() {
-                return no_room(&task, &caught);
-            }
-            return enter_stepped(&task, frame, &caught);
-        }
     }
-    enter_handler(&task, frame, &caught);
+    let stops = matches!(next, Next::Stepped { .. }) && ptrace::before_handler(&task, frame);
+    if enter_handler(&task, frame, &caught) && stops {
+        ptrace::handler_entered(&task, frame);
+    }
 }
 
 /// What the thread does next. A handler of a thread with a registered `struct rseq` may need work for
@@ -84,7 +80,7 @@ enum Next {
     Nothing,
     Handler,
     HandlerAfterRseq,
-    /// A handler of a thread that its tracer steps.
+    /// A handler of a thread that its tracer steps, which stops at its entry.
     Stepped {
         rseq: bool,
     },
@@ -365,16 +361,6 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) -> bool
         no_room(task, caught);
     }
     built
-}
-
-/// [`enter_handler`] of a thread that its tracer steps: it stops at the handler's entry.
-#[cold]
-#[inline(never)]
-fn enter_stepped(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
-    let stops = ptrace::before_handler(task, frame);
-    if enter_handler(task, frame, caught) && stops {
-        ptrace::handler_entered(task, frame);
-    }
 }
 
 /// The signal frame could not be written, so no handler can run, not even one for this.

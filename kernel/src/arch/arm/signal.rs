@@ -68,7 +68,7 @@ const _: () = assert!(8 + uaccess::FP_RECORD - 4 == VFP_SIZE as usize);
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
 /// not there.
-#[inline]
+#[inline(always)]
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let info = if delivery.siginfo { INFO } else { 0 };
     let total = info + CONTEXT + TRAILER;

@@ -82,7 +82,7 @@ const _: () = assert!(FRAME_SIZE == 4688);
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
 /// not there.
-#[inline]
+#[inline(always)]
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     // A frame record above the signal frame, so that debuggers can walk through the handler.
     let record = delivery.stack_top.wrapping_sub(16) & !15;

@@ -224,7 +224,7 @@ unsafe fn load_registers(base: usize, v_regs: usize, frame: &mut Frame) -> Optio
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
 /// not there.
-#[inline]
+#[inline(always)]
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let base = delivery.stack_top.wrapping_sub(FRAME_SIZE) & !15;
     let sp = base.wrapping_sub(SIGNAL_STACK);

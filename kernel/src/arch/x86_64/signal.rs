@@ -194,7 +194,7 @@ fn restore_fpu(at: usize) -> Result<(), Errno> {
 
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
 /// not there.
-#[inline]
+#[inline(always)]
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     let Some(restorer) = delivery.restorer else {
         return Err(Errno::EFAULT);
