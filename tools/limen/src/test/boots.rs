@@ -158,11 +158,10 @@ fn lockdep(context: &Context, arch: Arch) -> Result<Verdict> {
             .option(format!(
                 "--append=limen.lockdep_selftest={name} rcupdate.rcu_cpu_stall_timeout=1"
             ))
-            .script(if name == "rcu-stall" {
-                "sleep 2.2\n"
-            } else {
-                "sleep 0.3\n"
-            })
+            // Until it is reported: a guest on a busy host may need a while to come to it.
+            .script(&format!(
+                "for i in $(seq 100); do dmesg | grep -qF '{report}' && break; sleep 0.1; done; sleep 0.1\n"
+            ))
             .run()?;
         // What RCU reports is no reason to stop validating locks.
         let went_off = ran.log.contains("turning off the locking correctness validator");
