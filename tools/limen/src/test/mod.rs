@@ -7,6 +7,7 @@ mod busybox;
 mod cargo;
 mod cases;
 mod command;
+mod debuggers;
 mod errors;
 mod flavour;
 mod ftracetest;
@@ -146,6 +147,7 @@ fn steps() -> Vec<Step> {
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(modules::steps(arch));
+        steps.extend(debuggers::steps(arch));
         steps.extend(nmi::steps(arch));
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
