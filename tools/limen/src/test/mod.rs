@@ -11,6 +11,7 @@ mod errors;
 mod flavour;
 mod ftracetest;
 pub mod guest;
+mod hardened;
 mod host;
 mod licences;
 mod lines;
@@ -146,6 +147,7 @@ fn steps() -> Vec<Step> {
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(modules::steps(arch));
+        steps.extend(hardened::steps(arch));
         steps.extend(nmi::steps(arch));
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
