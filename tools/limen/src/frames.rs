@@ -10,10 +10,13 @@ use std::collections::BTreeMap;
 pub const MOST: u64 = 4096;
 
 /// Functions that run once, on stacks of their own, before the first program.
-const OF_BOOT: [&str; 3] = [
-    "limen_kernel::boot::with_threads",
-    "limen_kernel::arch::imp::boot::primary",
+const OF_BOOT: [&str; 6] = [
+    "limen_kernel::arch::imp::boot::",
+    "limen_kernel::arch::imp::devicetree::",
+    "limen_kernel::arch::imp::pci::bridge",
     "limen_kernel::arch::imp::platform::init",
+    "limen_kernel::boot::with_threads",
+    "limen_kernel::driver::init",
 ];
 
 /// The largest frame of a kernel, and the function whose it is. An error names each function that has more
