@@ -22,7 +22,7 @@ use super::imp::{
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
 use crate::arch::register_set::{RegisterSet, Requests, Step};
-use crate::arch::tracked::Call;
+use crate::arch::stub_calls::{Below, Call};
 use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::text::Writable;
 use crate::mm::{PhysAddr, Prot};
@@ -219,6 +219,8 @@ owed! {
     /// The counter itself as a clock of traces, if Linux has it among those: its name there, and its value.
     /// Any.
     time::COUNTER => Option<(&'static str, fn() -> u64)>;
+    /// A fast counter whose low bits nobody can foretell. Any, early entry code as well.
+    time::cycles => fn() -> u64;
 }
 
 // The address layout.
@@ -399,9 +401,23 @@ owed! {
     switch::Context::reset_for_exec => fn(&mut switch::Context);
     /// Where a stack that begins there has the frame of user mode. Any.
     switch::user_frame => fn(usize) -> *mut Frame;
+    /// The caller's stack pointer. Any.
+    switch::stack_pointer => fn() -> usize;
+    /// Bytes below it that a function that calls none may use.
+    switch::RED_ZONE => usize;
     /// On another stack: its top, the function, its argument. Interrupts off.
     switch::call_on_stack => unsafe fn(usize, extern "C" fn(*mut u8), *mut u8);
 }
+
+/// So far below the stack pointer: the distance, the function's argument. Interrupts off.
+const _: unsafe fn(usize, *mut u8) = |distance, data| {
+    struct Nothing;
+    impl Below for Nothing {
+        extern "C" fn run(_: *mut u8) {}
+    }
+    // SAFETY: never called.
+    unsafe { switch::call_below::<Nothing>(distance, data) }
+};
 
 /// From a context to another; returns when the first runs again, after `resumed` if it asked for that
 /// (`Context::resume`). Everything user mode can write goes with it: `programs/registers/apart.h` lists that.

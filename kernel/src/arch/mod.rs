@@ -34,7 +34,7 @@ pub mod register_set;
 mod site_entry;
 pub mod site_table;
 mod stack_calls;
-pub mod tracked;
+pub mod stub_calls;
 mod vdso_calls;
 mod windows;
 

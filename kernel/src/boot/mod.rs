@@ -88,11 +88,13 @@ fn start_others() {
 fn booted(info: &BootInfo<'_>) -> ! {
     crate::mm::init_memory::free();
     crate::mm::kernel_map::check();
+    crate::ftrace::boot::init();
     if selftest::wanted() {
         selftest::start();
     } else if let Some(seconds) = crate::rcu::torture::wanted() {
         crate::rcu::torture::start(seconds);
     } else {
+        crate::ftrace::boot::booted();
         crate::task::start_init(info.initrd);
     }
     crate::sync::lockdep::booted();

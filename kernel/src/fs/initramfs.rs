@@ -289,6 +289,7 @@ fn inflater() -> Box<DecompressorOxide> {
     Box::default()
 }
 
+#[inline(never)]
 fn gzip(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
     const CUT: Bad = "the gzip header is cut off";
     let head = image.bytes(at, PIECE);
@@ -367,6 +368,7 @@ impl ruzstd::io::Read for ImageReader<'_> {
     }
 }
 
+#[inline(never)]
 fn zstd(image: &mut Initrd, at: u64, out: &mut Stream) -> Result<u64, Bad> {
     use ruzstd::io::Read;
     let mut source = ImageReader { image, at };
@@ -384,6 +386,7 @@ fn zstd(image: &mut Initrd, at: u64, out: &mut Stream) -> Result<u64, Bad> {
     Ok(source.at)
 }
 
+#[inline(never)]
 fn lz4(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
     const MAGIC: u32 = 0x184c_2102;
     let mut buffer: Box<[u8]> = Box::default();
@@ -414,6 +417,7 @@ fn lz4(image: &mut Initrd, mut at: u64, out: &mut Stream) -> Result<u64, Bad> {
     Ok(at)
 }
 
+#[inline(never)]
 fn cpio(image: &mut Initrd, mut at: u64, out: &mut Stream) -> u64 {
     loop {
         let bytes = image.bytes(at, PIECE);
@@ -441,7 +445,9 @@ fn cpio(image: &mut Initrd, mut at: u64, out: &mut Stream) -> u64 {
     }
 }
 
-/// Unpacks the image into the first root and frees it.
+/// Unpacks the image into the first root and frees it. (It, and each format, with a frame of its own: together
+/// they would take too much of the stack.)
+#[inline(never)]
 pub fn unpack(range: PhysRange) {
     let root = mount::initial_root();
     let mut image = Initrd::new(range);

@@ -6,6 +6,7 @@
 //! * [`ops`]: all tracers, and the sites of each;
 //! * [`texts`], [`modules`]: the sites of modules, and what becomes of tracers when modules come and go;
 //! * [`names`]: what functions are called;
+//! * [`boot`]: what is traced from boot;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
 //! * [`threads`]: whose calls are recorded;
 //! * [`outside`]: functions of modules as tracers, and called directly;
@@ -19,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod boot;
 pub mod function;
 pub mod graph;
 mod guard;

@@ -175,8 +175,13 @@ impl State {
                 }
             }
             // They are there in the order of their ages, and this one is the last.
-            let stays = self.patches.iter().filter(|other| !replaced(other)).count();
-            self.patches.sort_by_key(|other| replaced(other));
+            let mut stays = 0;
+            for n in 0..self.patches.len() {
+                if !replaced(&self.patches[n]) {
+                    self.patches[stays..=n].rotate_right(1);
+                    stays += 1;
+                }
+            }
             gone = self.patches.split_off(stays);
         } else {
             patch.remove_functions();

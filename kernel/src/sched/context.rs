@@ -4,7 +4,7 @@
 //! as long as its handler runs; one from user mode is an entry. Interrupts are off in all of these functions.
 //!
 //! A CPU that is not tracked is always here, and RCU asks it by an interrupt. It is tracked with
-//! `context_tracking=force` or `nohz_full=` on the command line (`arch::tracked` makes the entry stubs call
+//! `context_tracking=force` or `nohz_full=` on the command line (`arch::stub_calls` makes the entry stubs call
 //! code that tracks), and in builds with lock validation, which check it besides.
 
 use super::cpu::{own_presence, this_cpu};
@@ -25,7 +25,7 @@ pub fn presence(n: usize) -> Option<&'static Presence<Native>> {
 
 /// Whether CPUs are tracked.
 pub fn is_on() -> bool {
-    ALWAYS || crate::arch::tracked::is_on()
+    ALWAYS || crate::arch::stub_calls::is_tracking()
 }
 
 /// User mode begins. Runs where nothing may be traced any more.

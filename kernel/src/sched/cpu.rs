@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use limen_rcu::{Native, Presence};
 
 /// A CPU's local block. The architecture keeps its address in a register. The lowest byte of that register
@@ -59,6 +59,8 @@ pub struct CpuData {
     pub rseq: crate::rseq::Counts,
     /// What crossed the threshold on it, if that is counted.
     pub crossings: super::crossings::Crossings,
+    /// From what the next distance on a kernel stack comes (`threshold::hardened`).
+    pub stack_distance: AtomicU32,
     /// The block's [`CpuLocal::presence`].
     pub presence: &'static Presence<Native>,
     /// Its idle thread, which is never freed.
@@ -151,6 +153,7 @@ fn fill(
         stats: CpuStats::new(),
         rseq: crate::rseq::Counts::new(),
         crossings: super::crossings::Crossings::new(),
+        stack_distance: AtomicU32::new(crate::random::word() as u32),
         presence,
         idle_thread: idle,
         idle: core::sync::atomic::AtomicBool::new(false),

@@ -56,7 +56,7 @@ fn init_arguments() -> (Vec<String>, Vec<String>) {
             continue;
         }
         match word.split_once('=') {
-            // A parameter of a module. This kernel has no modules.
+            // A parameter of a module, as Linux takes it.
             Some((name, _)) if name.contains('.') => {}
             Some((name, _)) => {
                 env.retain(|old| old.split_once('=').is_none_or(|(old, _)| old != name));
@@ -70,62 +70,86 @@ fn init_arguments() -> (Vec<String>, Vec<String>) {
     (args, env)
 }
 
-/// Whether a word is an option of the kernel's.
+/// Whether a word is an option of the kernel's. (Words with a point never go to init.)
 fn is_kernel_option(word: &str) -> bool {
     const NAMES: &[&str] = &[
-        "init",
-        "rdinit",
-        "console",
-        "earlycon",
-        "quiet",
-        "debug",
-        "loglevel",
-        "root",
-        "rootfstype",
-        "rootflags",
-        "ro",
-        "rw",
-        "panic",
-        "nokaslr",
-        "kaslr",
-        "mem",
-        "maxcpus",
-        "nr_cpus",
-        "nosmp",
-        "norandmaps",
-        "initrd",
-        "noinitrd",
-        "mitigations",
-        "kpti",
-        "nopti",
-        "rodata",
-        "ignore_loglevel",
-        "print-fatal-signals",
-        "printk.time",
-        "tsc",
-        "no_timer_check",
-        "reboot",
         "acpi",
-        "pci",
-        "isolcpus",
-        "nohz",
-        "lpj",
-        "hostname",
-        "oops",
+        "alloc_snapshot",
+        "audit",
+        "audit_backlog_limit",
         "clocksource",
-        "noapic",
-        "nolapic",
+        "console",
+        "context_tracking",
+        "debug",
+        "debug_pagealloc",
+        "earlycon",
+        "ftrace",
+        "ftrace_dump_on_oops",
+        "ftrace_filter",
+        "ftrace_graph_filter",
+        "ftrace_graph_max_depth",
+        "ftrace_graph_notrace",
+        "ftrace_notrace",
+        "hostname",
         "idle",
+        "ignore_loglevel",
+        "init",
+        "initrd",
+        "isolcpus",
+        "kaslr",
+        "kernel_map",
+        "kpti",
+        "loglevel",
+        "lpj",
+        "maxcpus",
+        "mem",
+        "mitigations",
+        "no_timer_check",
+        "noapic",
+        "noinitrd",
+        "nohz",
+        "nohz_full",
+        "nokaslr",
+        "nolapic",
+        "nopti",
+        "norandmaps",
+        "nosmp",
+        "nr_cpus",
+        "oops",
+        "panic",
+        "pci",
+        "print-fatal-signals",
+        "quiet",
+        "randomize_kstack_offset",
+        "rdinit",
+        "reboot",
+        "ro",
+        "rodata",
+        "root",
+        "rootflags",
+        "rootfstype",
+        "rseq_debug",
+        "rseq_slice_ext",
+        "rw",
         "selftest",
-        "virtio_mmio.device",
-        "random.trust_cpu",
-        "random.trust_bootloader",
+        "stack_erasing",
+        "stacktrace",
+        "tp_printk",
+        "trace_buf_size",
+        "trace_clock",
+        "trace_event",
+        "trace_instance",
+        "trace_options",
+        "traceoff_after_boot",
+        "traceoff_on_warning",
+        "tsc",
     ];
     let name = word.split('=').next().unwrap_or(word);
     NAMES.contains(&name)
 }
 
-/// Executes init: the program that `rdinit=` or `init=` names, else one of the usual ones.
+/// Executes init, with a frame of its own on the stack: the program that `rdinit=` or `init=` names, else one of the usual ones.
+#[inline(never)]
 fn execute(frame: &mut Frame, args: &[String], env: &[String]) {
     let env: Vec<&[u8]> = env.iter().map(String::as_bytes).collect();
     let mut try_one = |path: &str| -> Result<(), Errno> {

@@ -1,6 +1,8 @@
 //! The kernel's side of the threshold: what the steps of `limen_entry` do in this kernel. Only the
 //! architecture's entry stubs call the functions below, with the frame that they saved.
 
+pub mod hardened;
+
 use crate::arch::frame::Frame;
 use crate::arch::irq;
 use crate::sched::{CurrentTask, context, preempt};
@@ -27,7 +29,7 @@ fn user_enter() {
 }
 
 /// The kernel, as the threshold sees it. `TRACKED`: context tracking is told of each crossing. Which of the
-/// two the entry stubs call is decided at boot (`arch::tracked`), so that crossings that are not tracked cost
+/// two the entry stubs call is decided at boot (`arch::stub_calls`), so that crossings that are not tracked cost
 /// nothing.
 struct Limen<const TRACKED: bool>;
 

@@ -275,7 +275,12 @@ pub fn flags(arch: Arch, linker: &Path) -> Vec<String> {
         Arch::Powerpc64 => &["-Clinker-flavor=ld.lld", "-Clink-arg=-zmax-page-size=65536"],
     };
     flags.extend(more.iter().map(|f| (*f).to_owned()));
-    flags.extend(["-Clink-arg=-zseparate-code", "-Zunstable-options"].map(str::to_owned));
+    let all = [
+        "-Clink-arg=-zseparate-code",
+        "-Zunstable-options",
+        "-Zemit-stack-sizes",
+    ];
+    flags.extend(all.map(str::to_owned));
     flags.extend(sites(arch).iter().map(|f| (*f).to_owned()));
     flags
 }

@@ -13,6 +13,7 @@ mod cli;
 mod cpio;
 mod editor;
 mod elf;
+mod frames;
 mod guest_files;
 mod image;
 mod init_sections;

@@ -8,7 +8,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, exception, interrupt, mmu, sysreg};
-use crate::arch::tracked::crossing;
+use crate::arch::stub_calls::{crossing, hardened};
 use crate::mm::STACK_SHIFT;
 use crate::sync::MAX_CPUS;
 use crate::threshold;
@@ -36,14 +36,14 @@ global_asm!(
 
     // Called in the mode that the exception came in: its link register and SPSR say where the user goes on
     // and how; r0 to r12 are the user's. Builds the frame and calls \handler.
-    .macro save_user handler, tracked
+    .macro save_user handler, tracked, hardened
     srsdb   sp!, #{supervisor}
     cps     #{supervisor}
     stmdb   sp, {{r0-r12, sp, lr}}^
     sub     sp, sp, #{pc}
     mov     r11, #0
     mov     r0, sp
-    crossing bl, \handler, \tracked
+    crossing bl, \handler, \tracked, \hardened
     .endm
 
     // r0: the scratch words with r0, r1, pc, cpsr; r1: the interrupted stack pointer. Supervisor mode, a
@@ -65,7 +65,7 @@ global_asm!(
 
     // An exception that may come from user or kernel, taken in a mode of its own with its return address
     // \adjust bytes ahead.
-    .macro exception name, adjust, from_user, tracked_user, from_kernel, tracked_kernel
+    .macro exception name, adjust, from_user, tracked_user, hardened_user, from_kernel, tracked_kernel
     begin   \name
     .if     \adjust
     sub     lr, lr, #\adjust
@@ -75,7 +75,7 @@ global_asm!(
     tst     r0, #0xf
     bne     1f
     ldr     r0, [sp]
-    save_user \from_user, \tracked_user
+    save_user \from_user, \tracked_user, \hardened_user
     b       return_to_user
 1:  str     r0, [sp, #12]
     mov     r0, sp
@@ -100,18 +100,18 @@ vector_bad:
     .endr
 
     begin   vector_svc
-    save_user {svc}, {tracked_svc}
+    save_user {svc}, {tracked_svc}, {hardened_svc}
 return_to_user:
     add     sp, sp, #{pc}
     ldmdb   sp, {{r0-r12, sp, lr}}^
     rfeia   sp!
     .size   vector_svc, . - vector_svc
 
-    exception vector_irq, 4, {irq}, {tracked_irq}, {irq_kernel}, {tracked_irq_kernel}
-    exception vector_data, 8, {data}, {tracked_data}, {data_kernel}, {tracked_data_kernel}
-    exception vector_prefetch, 4, {prefetch}, {tracked_prefetch}, {prefetch_kernel}, {tracked_prefetch_kernel}
-    exception vector_undefined, 0, {undefined}, {tracked_undefined}, {undefined_kernel}, {undefined_kernel}
-    exception vector_fiq, 4, {fiq}, {fiq}, {fiq}, {fiq}
+    exception vector_irq, 4, {irq}, {tracked_irq}, {hardened_irq}, {irq_kernel}, {tracked_irq_kernel}
+    exception vector_data, 8, {data}, {tracked_data}, {hardened_data}, {data_kernel}, {tracked_data_kernel}
+    exception vector_prefetch, 4, {fetch}, {tracked_fetch}, {hardened_fetch}, {fetch_kernel}, {tracked_fetch_kernel}
+    exception vector_undefined, 0, {undefined}, {tracked_undefined}, {hardened_undefined}, {undefined_k}, {undefined_k}
+    exception vector_fiq, 4, {fiq}, {fiq}, , {fiq}, {fiq}
 
     // The last two words, where the return instruction takes them from, go below the interrupted stack
     // pointer.
@@ -132,7 +132,7 @@ return_to_user:
     begin   ret_from_fork
     mov     r11, #0
     mov     r0, sp
-    crossing bl, {fork}, {tracked_fork}
+    crossing bl, {fork}, {tracked_fork}, {hardened_fork}
     b       return_to_user
     .size   ret_from_fork, . - ret_from_fork
 
@@ -163,15 +163,21 @@ return_to_user:
     tracked_data = sym data::<true>,
     data_kernel = sym data_kernel::<false>,
     tracked_data_kernel = sym data_kernel::<true>,
-    prefetch = sym prefetch::<false>,
-    tracked_prefetch = sym prefetch::<true>,
-    prefetch_kernel = sym prefetch_kernel::<false>,
-    tracked_prefetch_kernel = sym prefetch_kernel::<true>,
+    fetch = sym prefetch::<false>,
+    tracked_fetch = sym prefetch::<true>,
+    fetch_kernel = sym prefetch_kernel::<false>,
+    tracked_fetch_kernel = sym prefetch_kernel::<true>,
     undefined = sym undefined::<false>,
     tracked_undefined = sym undefined::<true>,
-    undefined_kernel = sym undefined_kernel,
+    undefined_k = sym undefined_kernel,
     fork = sym fork::<false>,
     tracked_fork = sym fork::<true>,
+    hardened_svc = sym hardened_svc,
+    hardened_irq = sym hardened_irq,
+    hardened_data = sym hardened_data,
+    hardened_fetch = sym hardened_prefetch,
+    hardened_undefined = sym hardened_undefined,
+    hardened_fork = sym hardened_fork,
     overflowed = sym overflowed,
 );
 
@@ -314,4 +320,13 @@ fatal!(overflowed, "kernel stack overflow");
 extern "C" fn fork<const TRACKED: bool>(frame: &mut Frame) {
     threshold::return_from_fork::<TRACKED>(frame);
     mmu::open_user();
+}
+
+hardened! {
+    hardened_svc: svc,
+    hardened_irq: irq,
+    hardened_data: data,
+    hardened_prefetch: prefetch,
+    hardened_undefined: undefined,
+    hardened_fork: fork,
 }

@@ -1,6 +1,6 @@
 //! Changing code at run time.
 
-use crate::arch::tracked::Call;
+use crate::arch::stub_calls::Call;
 
 /// `bl`.
 pub const CALL: Call = Call {

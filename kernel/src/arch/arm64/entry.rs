@@ -7,7 +7,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{exception, interrupt, sysreg};
-use crate::arch::tracked::crossing;
+use crate::arch::stub_calls::{crossing, hardened};
 use crate::mm::STACK_SHIFT;
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
@@ -48,7 +48,7 @@ global_asm!(
     .endm
 
     // `SP_EL0`, the user's stack pointer till now, is the running thread's info in the kernel.
-    .macro from_user name, handler, tracked
+    .macro from_user name, handler, tracked, hardened
     begin   \name, 128
     sub     sp, sp, #{size}
     save_registers
@@ -60,7 +60,7 @@ global_asm!(
     msr     sp_el0, x24
     mov     x29, xzr
     mov     x0, sp
-    crossing bl, \handler, \tracked
+    crossing bl, \handler, \tracked, \hardened
     b       return_to_user
     .size   \name, . - \name
     .endm
@@ -124,8 +124,8 @@ exception_vectors:
     from_kernel el1_irq, {el1_irq}, {tracked_el1_irq}
     unexpected el1_fiq
     from_kernel el1_error, {error}
-    from_user el0_sync, {el0_sync}, {tracked_el0_sync}
-    from_user el0_irq, {el0_irq}, {tracked_el0_irq}
+    from_user el0_sync, {el0_sync}, {tracked_el0_sync}, {hardened_el0_sync}
+    from_user el0_irq, {el0_irq}, {tracked_el0_irq}, {hardened_el0_irq}
     unexpected el0_fiq
     from_user el0_error, {error}, {error}
     .irp    kind, sync, irq, fiq, error
@@ -137,7 +137,7 @@ exception_vectors:
     begin   ret_from_fork, 64
     mov     x0, sp
     add     x29, sp, #{record}
-    crossing bl, {fork}, {tracked_fork}
+    crossing bl, {fork}, {tracked_fork}, {hardened_fork}
 return_to_user:
     ldr     x21, [sp, #{sp}]
     msr     sp_el0, x21
@@ -182,6 +182,9 @@ return_to_kernel:
     bad = sym bad,
     fork = sym fork::<false>,
     tracked_fork = sym fork::<true>,
+    hardened_el0_sync = sym hardened_el0_sync,
+    hardened_el0_irq = sym hardened_el0_irq,
+    hardened_fork = sym hardened_fork,
     overflowed = sym overflowed,
 );
 
@@ -261,4 +264,10 @@ extern "C" fn overflowed(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn fork<const TRACKED: bool>(frame: &mut Frame) {
     threshold::return_from_fork::<TRACKED>(frame);
+}
+
+hardened! {
+    hardened_el0_sync: el0_sync,
+    hardened_el0_irq: el0_irq,
+    hardened_fork: fork,
 }

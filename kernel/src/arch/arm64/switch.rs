@@ -3,6 +3,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, debug};
+use crate::arch::stub_calls::Below;
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use crate::task::ThreadInfo;
@@ -255,6 +256,18 @@ pub fn user_frame(stack_top: usize) -> *mut Frame {
     (stack_top - FRAME_SIZE) as *mut Frame
 }
 
+/// The caller's stack pointer.
+#[inline(always)]
+pub fn stack_pointer() -> usize {
+    let sp: usize;
+    // SAFETY: only reads a register.
+    unsafe { asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
+}
+
+/// The kernel is built so that no function uses what is below its stack pointer.
+pub const RED_ZONE: usize = 0;
+
 /// Runs `f(data)` on another stack (the interrupt stack) and comes back.
 ///
 /// # Safety
@@ -270,6 +283,24 @@ pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *
             "blr {f}",
             "mov sp, x20",
             top = in(reg) stack_top, f = in(reg) f, in("x0") data, out("x20") _, clobber_abi("C")
+        )
+    }
+}
+
+/// Runs `F` so far below the stack pointer, and comes back. The frame chain goes on.
+///
+/// # Safety
+/// `distance` is a multiple of 16, and the stack has room for it and the function.
+#[inline(always)]
+pub unsafe fn call_below<F: Below>(distance: usize, data: *mut u8) {
+    // SAFETY: as the caller promises; the old stack pointer is kept where the function preserves it.
+    unsafe {
+        asm!(
+            "mov x20, sp",
+            "sub sp, sp, {distance}",
+            "bl {f}",
+            "mov sp, x20",
+            distance = in(reg) distance, f = sym F::run, in("x0") data, out("x20") _, clobber_abi("C")
         )
     }
 }

@@ -3,7 +3,7 @@
 
 use super::devicetree_ranges::Ranges;
 use super::{console, cpu, cpus, devicetree, entry, kmap, mmu, switch, time};
-use crate::arch::tracked;
+use crate::arch::stub_calls;
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ pub(super) extern "C" fn primary(devicetree_phys: u64, image_phys: u64) -> ! {
         .as_ref()
         .and_then(|chosen| chosen.property("bootargs")?.as_str());
     cpu::options(words.unwrap_or(""));
-    tracked::adapt(words.unwrap_or(""));
+    stub_calls::adapt(words.unwrap_or(""));
 
     let mut map = kmap::Builder::new();
     map.map_image();

@@ -28,6 +28,12 @@ pub fn now_ns() -> u64 {
     scale(sysreg::counter(), TO_NS.load(Ordering::Relaxed))
 }
 
+/// The counter, maybe read early.
+#[inline(always)]
+pub fn cycles() -> u64 {
+    sysreg::counter()
+}
+
 /// Linux has no clock of traces that is the counter.
 pub const COUNTER: Option<(&str, fn() -> u64)> = None;
 

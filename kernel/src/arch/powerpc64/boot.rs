@@ -5,7 +5,7 @@ use super::devicetree::Tree;
 use super::devicetree_ranges::Ranges;
 use super::openfirmware::Firmware;
 use super::{console, cpu, cpus, devicetree, extable, kmap, layout, patch, pid, time, tlb};
-use crate::arch::tracked;
+use crate::arch::stub_calls;
 use crate::mm::PhysAddr;
 use crate::mm::{BootInfo, PhysRange};
 
@@ -38,7 +38,7 @@ pub(super) extern "C" fn primary(initrd_or_tree: usize, initrd_size: usize, firm
         .as_ref()
         .and_then(|chosen| chosen.property("bootargs")?.as_str())
         .unwrap_or("");
-    tracked::adapt(command_line);
+    stub_calls::adapt(command_line);
     time::init();
     tlb::init();
 

@@ -19,8 +19,9 @@
 use super::cpus::{self, SCRATCH_CR, SCRATCH_R12, SCRATCH_TOC};
 use super::frame::{FRAME_SIZE, Frame, TRAP_SC, TRAP_SCV};
 use super::stack::LEAST;
+use super::switch::RED_ZONE;
 use super::{exception, spr};
-use crate::arch::tracked::crossing;
+use crate::arch::stub_calls::{crossing, hardened};
 use crate::sched::cpu::CpuLocal;
 use crate::threshold;
 use core::arch::global_asm;
@@ -28,8 +29,6 @@ use core::mem::offset_of;
 
 /// Bytes of the stack that reports a kernel stack overflow, a machine check or a system reset.
 const EMERGENCY_STACK: usize = 16384;
-/// What a function may use below its stack pointer.
-const RED_ZONE: usize = 288;
 
 global_asm!(
     crossing!(),
@@ -70,13 +69,13 @@ global_asm!(
     .endm
 
     // Calls Rust with the frame above \base, the new stack pointer. r0 is saved already.
-    .macro call base, function, tracked
+    .macro call base, function, tracked, hardened
     mflr    0
     std     0, {link}(\base)
     mr      1, \base
     ld      2, {toc}(13)
     addi    3, 1, {least}
-    crossing bl, \function, \tracked
+    crossing bl, \function, \tracked, \hardened
     .endm
 
     .section .vectors, "ax", @progbits
@@ -112,7 +111,7 @@ interrupt_vectors:
     std     11, {nip}(10)
     std     12, {msr}(10)
     mfspr   13, {sprg0}
-    call    10, {system_call}, {tracked_system_call}
+    call    10, {system_call}, {tracked_system_call}, {hardened_system_call}
     ld      9, {changed}(1)
     cmpdi   9, 0
     bne     exception_return
@@ -163,7 +162,7 @@ emergency_entry:
     std     0, {ctr}(11)
     mfxer   0
     std     0, {xer}(11)
-    call    11, {exception}, {tracked_exception}
+    call    11, {exception}, {tracked_exception}, {hardened_exception}
 exception_return:
     // A reservation made since belongs to other code: a store gives it up, whether it is done or not.
     stdcx.  0, 0, 1
@@ -178,7 +177,7 @@ exception_return:
     function!("ret_from_fork", ".noinstr.text"),
     r#"
     addi    3, 1, {least}
-    crossing bl, {fork}, {tracked_fork}
+    crossing bl, {fork}, {tracked_fork}, {hardened_fork}
     b       exception_return
     "#,
     srr0 = const spr::SRR0,
@@ -215,6 +214,9 @@ exception_return:
     tracked_system_call = sym system_call::<true>,
     tracked_exception = sym exception_from_stub::<true>,
     tracked_fork = sym fork::<true>,
+    hardened_system_call = sym hardened_system_call,
+    hardened_exception = sym hardened_exception,
+    hardened_fork = sym hardened_fork,
 );
 
 #[repr(C, align(16))]
@@ -249,4 +251,10 @@ extern "C" fn exception_from_stub<const TRACKED: bool>(frame: &mut Frame) {
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn fork<const TRACKED: bool>(frame: &mut Frame) {
     threshold::return_from_fork::<TRACKED>(frame);
+}
+
+hardened! {
+    hardened_system_call: system_call,
+    hardened_exception: exception_from_stub if spr::read!(spr::SRR1) & spr::MSR_PR != 0,
+    hardened_fork: fork,
 }

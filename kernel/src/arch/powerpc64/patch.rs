@@ -2,7 +2,7 @@
 //! any.
 
 use super::cpu;
-use crate::arch::tracked::Call;
+use crate::arch::stub_calls::Call;
 use core::arch::asm;
 use core::ptr::without_provenance_mut;
 

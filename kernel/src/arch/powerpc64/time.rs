@@ -46,6 +46,12 @@ pub fn now_ns() -> u64 {
     scale(counter(), TO_NS.load(Ordering::Relaxed))
 }
 
+/// The time base itself.
+#[inline(always)]
+pub fn cycles() -> u64 {
+    counter()
+}
+
 /// The time base as a clock of traces.
 pub const COUNTER: Option<(&str, fn() -> u64)> = Some(("ppc-tb", || counter()));
 

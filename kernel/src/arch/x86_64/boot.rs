@@ -1,7 +1,7 @@
 //! The boot CPU's way from its first Rust line to [`crate::arch::above::start`] on the final kernel map.
 
 use super::{acpi, apic, console, cpu, cpus, debug, descriptor, fpu, kmap, pvh, time, uaccess};
-use crate::arch::tracked;
+use crate::arch::stub_calls;
 use crate::mm::BootInfo;
 
 /// The boot CPU's first Rust code. Nothing is behind it but the first tables (`head`).
@@ -22,7 +22,7 @@ pub extern "C" fn rust_start(start_info: u32) -> ! {
         uaccess::init();
         pvh::parse(start_info as usize)
     };
-    tracked::adapt(pvh::command_line());
+    stub_calls::adapt(pvh::command_line());
     fpu::init();
     debug::init();
     // SAFETY: the tables ACPI leads to lie below 4 GiB, which the first tables still map.

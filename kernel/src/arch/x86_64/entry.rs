@@ -18,9 +18,9 @@
 
 use super::frame::{Frame, USER_CS, USER_DS};
 use super::{cpu, exception, uaccess};
-use crate::arch::tracked::crossing;
+use crate::arch::stub_calls::{self, Below, crossing, hardened};
 use crate::sched::cpu::CpuLocal;
-use crate::threshold;
+use crate::threshold::{self, hardened};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -91,7 +91,7 @@ begin syscall_entry
     SAVE_REST
     xor ebp, ebp
     lea rdi, [rsp + 8]
-    crossing call, {syscall}, {tracked_syscall}
+    crossing call, {syscall}, {tracked_syscall}, {hardened_syscall}
     cmp dword ptr [rsp + {cs} + 4], 0
     jne return_from_trap"#,
     registers!(load: "rbp" "r10" "r9" "r8" "rax" "rdx" "rsi" "rdi"),
@@ -110,7 +110,7 @@ begin trap_common
     test byte ptr [rsp + {cs}], 3
     jz 7f
     swapgs
-7:  crossing call, {trap}, {tracked_trap}
+7:  crossing call, {trap}, {tracked_trap}, {hardened_trap}
 return_from_trap:
     RESTORE_ALL
     test byte ptr [rsp + {cs}], 3
@@ -125,7 +125,7 @@ return_iretq:
 // says where the frame to return by lies: if it was `return_iretq`, not where it was stored.
 begin trap_segment
     SAVE_TRAP
-    crossing call, {segment}, {tracked_segment}
+    crossing call, {segment}, {tracked_segment}, {hardened_segment}
     lea rsp, [rax - 8]
     jmp return_from_trap
 .size trap_segment, . - trap_segment
@@ -162,7 +162,7 @@ begin trap_debug
 begin x86_ret_from_fork
     xor ebp, ebp
     lea rdi, [rsp + 8]
-    crossing call, {fork}, {tracked_fork}
+    crossing call, {fork}, {tracked_fork}, {hardened_fork}
     jmp return_from_trap
 .size x86_ret_from_fork, . - x86_ret_from_fork
 
@@ -231,6 +231,10 @@ begin trap_stubs
     tracked_segment = sym x86_segment::<true>,
     tracked_paranoid = sym x86_paranoid::<true>,
     tracked_fork = sym x86_return_from_fork::<true>,
+    hardened_syscall = sym hardened_syscall,
+    hardened_trap = sym hardened_trap,
+    hardened_segment = sym hardened_segment,
+    hardened_fork = sym hardened_fork,
 );
 
 unsafe extern "C" {
@@ -278,6 +282,21 @@ unsafe extern "C" fn x86_segment<const TRACKED: bool>(
     vector: usize,
     error: usize,
 ) -> *mut Frame {
+    // SAFETY: the stub's, as the caller promises.
+    unsafe {
+        let frame = own_frame(frame);
+        segment::<TRACKED>(&mut *frame, vector, error);
+        frame
+    }
+}
+
+/// The frame to go back to, with the kernel's GS.
+///
+/// # Safety
+/// As [`x86_segment`].
+#[unsafe(link_section = ".noinstr.text")]
+#[inline(always)]
+unsafe fn own_frame(frame: *mut Frame) -> *mut Frame {
     const REGISTERS: usize = offset_of!(Frame, rip) / size_of::<usize>();
     let mut at = frame;
     // SAFETY: the frame is the stub's. The stack pointer in it is that of `return_iretq`, above which nothing
@@ -293,22 +312,17 @@ unsafe extern "C" fn x86_segment<const TRACKED: bool>(
         if (*at).cs & 3 != 0 {
             swapgs();
         }
-        segment::<TRACKED>(at, vector, error)
     }
+    at
 }
 
 /// An exception that `iretq` may raise, with the kernel's GS. (A function of its own: it may not look at the
 /// CPU's block any earlier.)
-///
-/// # Safety
-/// The frame is the entry stub's, or the one it stands for.
 #[unsafe(link_section = ".noinstr.text")]
 #[inline(never)]
-unsafe fn segment<const TRACKED: bool>(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
+extern "C" fn segment<const TRACKED: bool>(frame: &mut Frame, vector: usize, error: usize) {
     uaccess::close_window();
-    // SAFETY: the caller's promise; nobody else uses it.
-    exception::fault::<TRACKED>(unsafe { &mut *frame }, vector as u8, error);
-    frame
+    exception::fault::<TRACKED>(frame, vector as u8, error);
 }
 
 /// Exchanges the bases of GS.
@@ -354,4 +368,57 @@ fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: usize, error: usize)
 #[unsafe(link_section = ".noinstr.text")]
 extern "C" fn x86_return_from_fork<const TRACKED: bool>(frame: &mut Frame) {
     threshold::return_from_fork::<TRACKED>(frame);
+}
+
+hardened! {
+    hardened_syscall: x86_syscall,
+    hardened_fork: x86_return_from_fork,
+}
+
+/// A trap on its way to another place on the stack.
+struct Trap<'a> {
+    frame: &'a mut Frame,
+    vector: usize,
+    error: usize,
+}
+
+impl Below for Trap<'_> {
+    #[unsafe(link_section = ".noinstr.text")]
+    extern "C" fn run(trap: *mut u8) {
+        // SAFETY: `hardened_trap` passes one that nobody else uses meanwhile.
+        let Trap { frame, vector, error } = unsafe { &mut *trap.cast::<Trap<'_>>() };
+        if stub_calls::is_tracking() {
+            x86_trap::<true>(frame, *vector, *error);
+        } else {
+            x86_trap::<false>(frame, *vector, *error);
+        }
+    }
+}
+
+/// A trap, with a hardened stack if it is user mode's.
+#[unsafe(link_section = ".noinstr.text")]
+#[inline(never)]
+extern "C" fn hardened_trap(frame: &mut Frame, vector: usize, error: usize) {
+    let is_from_user = frame.cs & 3 != 0;
+    let mut trap = Trap { frame, vector, error };
+    let trap = (&raw mut trap).cast();
+    if is_from_user {
+        hardened::from_user::<Trap<'_>>(trap);
+    } else {
+        Trap::run(trap);
+    }
+}
+
+/// An exception that `iretq` may raise, as [`x86_segment`] and [`hardened_trap`].
+///
+/// # Safety
+/// By the entry stub only.
+#[unsafe(link_section = ".noinstr.text")]
+unsafe extern "C" fn hardened_segment(frame: *mut Frame, vector: usize, error: usize) -> *mut Frame {
+    // SAFETY: the stub's, as the caller promises.
+    unsafe {
+        let frame = own_frame(frame);
+        hardened_trap(&mut *frame, vector, error);
+        frame
+    }
 }

@@ -1,6 +1,6 @@
 //! Changing code at run time.
 
-use crate::arch::tracked::Call;
+use crate::arch::stub_calls::Call;
 
 /// `call`, and how far the target is from its end.
 pub const CALL: Call = Call {

@@ -11,6 +11,7 @@ mod json;
 mod lean;
 mod limits;
 mod map;
+mod modes;
 mod perf;
 mod plugin;
 mod profile;
@@ -20,7 +21,6 @@ mod shared;
 mod svg;
 mod table;
 mod trace;
-mod tracked;
 mod wall;
 
 use std::time::Duration;
@@ -153,7 +153,7 @@ fn check(options: &BenchOptions, arch: Arch) -> Result<bool> {
     let subject = subject(options, arch, &cpu, &kernel, &guest);
     let mut figures = rows_of(subject, &options.only, &[])?;
     let has_limit = |name: &str| limits.contains_key(name);
-    tracked::measure(subject, &has_limit, &mut figures)?;
+    modes::measure(subject, &has_limit, &mut figures)?;
     perf::measure(subject, &has_limit, &mut figures)?;
     let only_boot = |name: &str| name == "boot" && wanted(options, name);
     let boot = boot::measure(subject, &only_boot)?;
@@ -320,14 +320,14 @@ fn measure(options: &BenchOptions, arch: Arch) -> Result<Report> {
     let mut measured = Vec::new();
     for kernel in kernels(options, arch)? {
         let subject = subject(options, arch, &cpu, &kernel, &guest);
-        let ours = |r: &&rows::Row| !perf::is(r.name) && !tracked::is(r.name) && wanted(options, r.name);
+        let ours = |r: &&rows::Row| !perf::is(r.name) && !modes::is(r.name) && wanted(options, r.name);
         let mut figures = if rows::ROWS.iter().any(|r| ours(&r)) {
             rows_of(subject, &options.only, &[])?
         } else {
             Figures::default()
         };
         let is_wanted = |name: &str| wanted(options, name);
-        tracked::measure(subject, &is_wanted, &mut figures)?;
+        modes::measure(subject, &is_wanted, &mut figures)?;
         // What these rows cost is written into the limits by hand: not every host measures them.
         if !options.update_limits {
             perf::measure(subject, &is_wanted, &mut figures)?;

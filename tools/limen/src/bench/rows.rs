@@ -131,6 +131,12 @@ pub const ROWS: &[Row] = &[
     row("getppid-tracked", "getppid with context tracking"),
     row("fault-write-tracked", "a write fault with context tracking"),
     row("pipe-tracked", "pipe round trip with context tracking"),
+    row(
+        "getppid-random",
+        "getppid with a random distance on the kernel stack",
+    ),
+    row("getppid-erased", "getppid with its kernel stack erased"),
+    row("fault-write-erased", "a write fault with its kernel stack erased"),
     row("perf-syscall", "perf bench syscall all: getppid"),
     row("perf-pipe", "perf bench sched pipe, per round trip"),
     row("perf-messaging", "perf bench sched messaging, the whole run"),

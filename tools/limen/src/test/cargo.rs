@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Step, Verdict, licences, lines, rooms, width};
 use crate::arch::Arch;
-use crate::{build, init_sections, noinstr, packages, toolchain};
+use crate::{build, frames, init_sections, noinstr, packages, toolchain};
 
 /// Steps that other steps wait for.
 pub fn first_steps() -> Vec<Step> {
@@ -44,6 +44,23 @@ pub fn first_steps() -> Vec<Step> {
                     "{} functions, {} bytes, {} marks: nothing traceable before the state is established",
                     checked.functions, checked.bytes, checked.marks
                 )))
+            })
+            .after(format!("build-{arch}")),
+        );
+        steps.push(
+            Step::on(arch, "frames", move |context| {
+                if context.kernel.is_some() {
+                    return Ok(Verdict::Skipped("--kernel is given".into()));
+                }
+                let kernel = build::Kernel {
+                    arch,
+                    profile: "kernel".into(),
+                    features: String::new(),
+                };
+                let elf = kernel.ensure(false)?.elf;
+                let data = std::fs::read(&elf).with_context(|| format!("cannot read {}", elf.display()))?;
+                let (size, name) = frames::check_image(&data)?;
+                Ok(Verdict::Passed(format!("at most {size} bytes: {name}")))
             })
             .after(format!("build-{arch}")),
         );

@@ -12,6 +12,7 @@ mod errors;
 mod flavour;
 mod ftracetest;
 pub mod guest;
+mod hardened;
 mod host;
 mod licences;
 mod lines;
@@ -26,6 +27,7 @@ mod rseq;
 mod seccomp;
 pub mod selftests;
 mod stress;
+mod trace_boot;
 mod trace_storm;
 mod traps;
 mod turns;
@@ -148,6 +150,8 @@ fn steps() -> Vec<Step> {
         steps.extend(memory::steps(arch));
         steps.extend(modules::steps(arch));
         steps.extend(debuggers::steps(arch));
+        steps.extend(hardened::steps(arch));
+        steps.extend(trace_boot::steps(arch));
         steps.extend(nmi::steps(arch));
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
@@ -269,6 +273,10 @@ const LENGTHY: &[&str] = &[
     "trace-storm-arm64",
     "trace-storm-powerpc64",
     "trace-storm-x86_64",
+    "tracer-long-arm",
+    "tracer-long-arm64",
+    "tracer-long-powerpc64",
+    "tracer-long-x86_64",
 ];
 const MINUTES: &str = "takes minutes of processor time; run by name";
 

@@ -16,9 +16,12 @@ const CALLS: u32 = 2_100_000;
 /// The same on 32-bit Arm, where a call takes ten times as long: QEMU forgets all translations at every
 /// kernel entry.
 const CALLS_ARM: u32 = CALLS / 4;
-
 /// The same on kernels with other pages: most calls do not know of these.
 const CALLS_PAGES: u32 = CALLS / 4;
+
+/// Requests of tracers per user, and in the long step.
+const TRACER_REQUESTS: u32 = 60_000;
+const TRACER_REQUESTS_LONG: u32 = 1_000_000;
 
 /// KiB of memory that may stay in use after the program: inodes, dentries and the like that are cached.
 const KEPT: u64 = 16 << 10;
@@ -84,6 +87,12 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         let calls = if arch == Arch::Arm { CALLS_ARM } else { CALLS };
         hostile(context, arch, calls, &[])
     });
+    let tracer = Step::on(arch, "tracer", move |context| {
+        tracers(context, arch, TRACER_REQUESTS, 11)
+    });
+    let tracer_long = Step::on(arch, "tracer-long", move |context| {
+        tracers(context, arch, TRACER_REQUESTS_LONG, 12)
+    });
     let registers = Step::on(arch, "registers", move |context| {
         let program = agent::program(arch, "registers")?;
         let apart = agent::program_in(arch, "registers", "apart")?;
@@ -146,6 +155,8 @@ pub fn steps(arch: Arch) -> Vec<Step> {
         abi.after(&boot),
         storm.after(&boot).alone(),
         hostile.after(&boot).long(),
+        tracer.after(&boot).long(),
+        tracer_long.after(&boot).alone(),
     ];
     steps.extend(
         flavour::pages(arch)
@@ -208,6 +219,34 @@ fn hostile(context: &Context, arch: Arch, calls: u32, options: &[&str]) -> anyho
         bail!("only {total} calls were made");
     }
     Ok(Verdict::Passed(format!("{total} calls, as root and as a user")))
+}
+
+/// So many requests of `programs/hostile/tracer.c` per user.
+fn tracers(context: &Context, arch: Arch, requests: u32, seed: u32) -> anyhow::Result<Verdict> {
+    let program = agent::program_in(arch, "hostile", "tracer")?;
+    let mut said = Vec::new();
+    for uid in [0, 1000] {
+        let ran = Guest::new(context, arch)
+            .smp(3)
+            .timeout(60 + requests / 500)
+            .option("--mem=256M")
+            .option(format!("--add={}:/tracer", program.display()))
+            .script(&format!(
+                "/tracer {requests} {uid} {seed}; echo status $?; echo alive | tr a-z A-Z\n"
+            ))
+            .run()?;
+        let text = ran.text();
+        if ran.status != 0 || !text.contains("status 0\nALIVE\n") {
+            bail!("as user {uid}: status {}\n{}", ran.status, ran.everything());
+        }
+        ran.clean_log()?;
+        said.extend(
+            text.lines()
+                .find(|l| l.contains(" requests of "))
+                .map(str::to_owned),
+        );
+    }
+    Ok(Verdict::Passed(said.join("; ")))
 }
 
 /// Runs all of `programs/abi` in one guest; `options` choose its kernel.
