@@ -12,4 +12,4 @@ mod files;
 mod patch;
 
 pub use files::init;
-pub use patch::{Held, Wanted, abandon, enable};
+pub use patch::{Held, Wanted, abandon, enable, wait_until_left};

@@ -45,6 +45,8 @@ pub struct Module {
     state: AtomicU8,
     /// How many use it, and [`CLOSED`].
     users: AtomicU32,
+    /// A tracer has sent a call to one of its functions.
+    sent_to: AtomicBool,
     body: Once<Body>,
 }
 
@@ -114,6 +116,7 @@ impl Module {
             name,
             state: AtomicU8::new(State::Unformed as u8),
             users: AtomicU32::new(0),
+            sent_to: AtomicBool::new(false),
             body: Once::new(),
         })
     }
@@ -184,6 +187,21 @@ impl Module {
     /// Nobody can use it from now on. `false`: somebody does.
     pub fn shut(&self) -> bool {
         self.users.compare_exchange(0, CLOSED, Acquire, Relaxed).is_ok()
+    }
+
+    /// A tracer sends a call to one of its functions. In any context.
+    pub fn is_sent_to(&self) {
+        self.sent_to.store(true, Release);
+    }
+
+    /// Waits until nobody executes its functions who does not count as a user: whom a tracer has sent there,
+    /// which has ended. May sleep.
+    pub fn wait_until_left(&self) {
+        if self.sent_to.load(Acquire)
+            && let Some(body) = self.body()
+        {
+            crate::livepatch::wait_until_left(&[body.core.clone(), body.init.clone()]);
+        }
     }
 
     /// Whether it uses `other`'s exports.
