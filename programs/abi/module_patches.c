@@ -1,7 +1,8 @@
 /*
  * Live patches: what Linux's selftests/livepatch check of one, of several of one function, of one that takes
- * the place of all others, and of a thread that is in a function while it is replaced. The modules are those
- * of programs/modules, which are in /modules. Called by tools/limen/src/test/modules.rs, on every
+ * the place of all others, and of a thread that is in a function while it is replaced; and who must not be
+ * missed when the code goes: threads that end, new ones, those that a tracer has sent elsewhere. The modules
+ * are those of programs/modules, which are in /modules. Called by tools/limen/src/test/modules.rs, on every
  * architecture.
  */
 #define _GNU_SOURCE
@@ -127,8 +128,15 @@ static void replacing(void) {
     CHECK(!exists("patch_a") && !exists("patch_busy"));
     CHECK(is_shown("patch_b") && is(text_of("/proc/busy"), "old work\nold word\n"));
     CHECK(unload("patch_a") == 0 && unload("patch_busy") == 0 && unload("busy") == 0);
-    CHECK(disable("patch_b") == 0 && settles("patch_b", 0) && is_shown(NULL));
-    CHECK(unload("patch_b") == 0);
+    /* What it undid is of no concern to the next one: a function of the same number and address is another
+     * tracer's. */
+    CHECK(load_named("busy", "") == 0 && load_named("divert", "") == 0);
+    CHECK(load_named("patch_a", "replace=1") == 0 && settles("patch_a", 1));
+    CHECK(!exists("patch_b") && is_shown("patch_a"));
+    CHECK(is(text_of("/proc/busy"), "old work\nother word\n"));
+    CHECK(unload("divert") == 0 && unload("busy") == 0);
+    CHECK(disable("patch_a") == 0 && settles("patch_a", 0) && is_shown(NULL));
+    CHECK(unload("patch_a") == 0 && unload("patch_b") == 0);
 }
 
 /* A child that reads /proc/busy, which holds it; it ends with 0 if it then reads `wanted`. */
@@ -236,6 +244,94 @@ static void beside(void) {
     }
 }
 
+static void wait_for(const char *path, const char *text) {
+    for (int i = 0; i < 1000 && strcmp(text_of(path), text) != 0; i++) pause_ms(5);
+    CHECK(is(text_of(path), text));
+}
+
+/* A thread ends, has no number any more, and is in a function of the patch. */
+static void ending(void) {
+    int go[2];
+    char text[20];
+    CHECK(load_named("patch_gone", "hold=1") == 0 && settles("patch_gone", 1) && pipe(go) == 0);
+    signal(SIGCHLD, SIG_IGN);
+    pid_t child = fork();
+    if (child == 0) _exit(read(go[0], text, 1) != 1);
+    snprintf(text, sizeof text, "%d", child);
+    CHECK(put("/sys/module/patch_gone/parameters/victim", text) == 0 && write(go[1], "x", 1) == 1);
+    wait_for("/sys/module/patch_gone/parameters/inside", "1\n");
+    CHECK(kill(child, 0) != 0 && errno == ESRCH);
+    CHECK(disable("patch_gone") == 0);
+    pause_ms(300);
+    CHECK(is(text_of(file_of("patch_gone", "transition")), "1\n") && unload("patch_gone") == EAGAIN);
+    CHECK(put("/sys/module/patch_gone/parameters/hold", "0") == 0);
+    CHECK(settles("patch_gone", 0) && unload("patch_gone") == 0);
+    signal(SIGCHLD, SIG_DFL);
+    close(go[0]);
+    close(go[1]);
+}
+
+static long long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* A module's tracer has sent a thread to a function of the module, which is unloaded. */
+static void diverted(void) {
+    CHECK(load_named("busy", "") == 0 && load_named("divert", "ms=2000") == 0);
+    pid_t child = fork();
+    if (child == 0) _exit(!is(text_of("/proc/busy"), "old work\nother word\n"));
+    wait_for("/sys/module/divert/parameters/inside", "1\n");
+    long long began = now_ms();
+    CHECK(unload("divert") == 0 && now_ms() - began > 500);
+    CHECK(child_good(child));
+    CHECK(is(text_of("/proc/busy"), "old work\nold word\n"));
+    CHECK(is(state_of(getpid()), "-1\n"));
+    CHECK(unload("busy") == 0);
+}
+
+/* A patch does not come half way, while others make threads: none of them sees anything of it. */
+static void half_way(void) {
+    CHECK(load_named("busy", "") == 0 && load_named("divert", "") == 0);
+    pid_t makers[3];
+    for (int i = 0; i < 3; i++)
+        if ((makers[i] = fork()) == 0)
+            for (;;) {
+                pid_t child = fork();
+                if (child == 0) _exit(!is(text_of("/proc/cmdline"), original));
+                if (!child_good(child)) _exit(1);
+            }
+    for (int i = 0; i < 20; i++) CHECK(load_named("patch_fails", "") == EBUSY);
+    for (int i = 0; i < 3; i++) {
+        int status;
+        kill(makers[i], SIGKILL);
+        CHECK(waitpid(makers[i], &status, 0) == makers[i] && WIFSIGNALED(status));
+    }
+    CHECK(unload("divert") == 0 && unload("busy") == 0);
+}
+
+/* `init` has failed, and a thread is in the patch, which is forced to go: both modules stay. */
+static void forced(void) {
+    CHECK(load_named("busy", "") == 0);
+    pid_t loader = fork();
+    if (loader == 0) _exit(load_named("patch_fails", "ms=3000") != EIO);
+    for (int i = 0; i < 200 && !exists("patch_fails"); i++) pause_ms(1);
+    pause_ms(50);
+    pid_t reader = fork();
+    if (reader == 0) _exit(!is(text_of("/proc/busy"), "old work\nnew word\n"));
+    wait_for("/sys/module/patch_fails/parameters/inside", "1\n");
+    pause_ms(1000);
+    CHECK(is(text_of(file_of("patch_fails", "enabled")), "0\n"));
+    CHECK(put(file_of("patch_fails", "force"), "1") == 0);
+    CHECK(child_good(loader) && !exists("patch_fails"));
+    CHECK(line_of("patch_fails")[0] != 0 && line_of("busy")[0] != 0);
+    CHECK(child_good(reader));
+    CHECK(unload("patch_fails") == EBUSY && load_named("patch_fails", "") == EBUSY);
+    CHECK(unload("busy") == EAGAIN);
+    CHECK(is(text_of("/proc/busy"), "old work\nold word\n") && is_shown(NULL));
+}
+
 int main(void) {
     mount("none", "/sys/kernel/tracing", "tracefs", 0, NULL);
     snprintf(original, sizeof original, "%s", text_of("/proc/cmdline"));
@@ -246,6 +342,11 @@ int main(void) {
     blocked();
     traced();
     beside();
+    ending();
+    diverted();
+    half_way();
+    /* Comes last: its modules stay. */
+    forced();
     CHECK(is(text_of("/sys/kernel/tracing/enabled_functions"), ""));
     return report();
 }

@@ -20,6 +20,8 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("ftrace", crate::ftrace::selftest::TESTS),
     ("ftrace", crate::ftrace::selftest_cost::TESTS),
     ("ftrace", crate::ftrace::selftest_probes::TESTS),
+    ("ftrace", crate::ftrace::selftest_patch::TESTS),
+    ("livepatch", crate::livepatch::selftest::TESTS),
     ("function_graph", crate::ftrace::graph::selftest::TESTS),
     ("tracing", crate::tracing::selftest::TESTS),
     ("tracing", crate::tracing::event::selftest::TESTS),

@@ -33,6 +33,8 @@ pub mod probes;
 pub mod profile;
 pub mod selftest;
 pub mod selftest_cost;
+#[allow(unsafe_code, reason = "one runs on a stack of its own")]
+pub mod selftest_patch;
 pub mod selftest_probes;
 #[allow(unsafe_code, reason = "sites refer to targets by address")]
 pub mod site;

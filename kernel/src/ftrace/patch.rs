@@ -43,6 +43,11 @@ impl Replacement {
         })
     }
 
+    /// It is no more, whoever still has it in a list.
+    pub(super) fn is_gone(&self) {
+        self.gone.store(true, Release);
+    }
+
     /// Whether it is only for threads that have changed over. What the caller wrote before to their states is
     /// seen by whoever sees this.
     pub fn set_in_transition(&self, is: bool) {
@@ -97,6 +102,13 @@ pub struct Place {
     pub address: usize,
 }
 
+impl Place {
+    /// Of a site at an address.
+    pub(super) fn new(site: Site, address: usize) -> Self {
+        Self { site, address }
+    }
+}
+
 /// The function called `name`, of this module or of the kernel, which has it `position`th in the order of
 /// addresses; 0: it is the only one. `ENOENT`: there is none; `EINVAL`: there are several; `ENOMEM`.
 pub fn find(name: &[u8], module: Option<&[u8]>, position: usize) -> Result<Place, Errno> {
@@ -122,9 +134,9 @@ fn replacements(target: &Target) -> Option<&Replacements> {
 }
 
 /// A function's list becomes what `f` makes of it. `ENOMEM`: it is as before.
-fn change(target: &Target, f: impl FnOnce(&mut Vec<Arc<Replacement>>)) -> Result<bool, Errno> {
+fn change(target: &Target, f: impl FnOnce(&mut Vec<Arc<Replacement>>)) -> Result<(), Errno> {
     let Some(replacements) = replacements(target) else {
-        return Ok(false);
+        return Ok(());
     };
     let old = replacements.0.get(&rcu::read());
     let old = old.as_ref().map_or(&[][..], |list| &list.0);
@@ -132,10 +144,16 @@ fn change(target: &Target, f: impl FnOnce(&mut Vec<Arc<Replacement>>)) -> Result
     room_exact(&mut new, old.len() + 1)?;
     new.extend(old.iter().filter(|one| !one.gone.load(Relaxed)).cloned());
     f(&mut new);
-    let some = !new.is_empty();
     let new = fallible(|| Shared::try_new(List(new))).ok_or(Errno::ENOMEM)?;
     drop(replacements.0.replace(Some(new)));
-    Ok(some)
+    Ok(())
+}
+
+/// Whether a function has a replacement that is not gone.
+fn has_some(target: &Target) -> bool {
+    let reader = rcu::read();
+    let list = replacements(target).and_then(|replacements| replacements.0.load(&reader));
+    list.is_some_and(|list| list.0.iter().any(|one| !one.gone.load(Relaxed)))
 }
 
 /// `new` is the newest replacement of a function from now on. `EBUSY`: a tracer changes where it goes;
@@ -143,8 +161,13 @@ fn change(target: &Target, f: impl FnOnce(&mut Vec<Arc<Replacement>>)) -> Result
 pub fn push(place: Place, new: &Arc<Replacement>) -> Result<(), Errno> {
     let mut functions = FUNCTIONS.lock();
     let add = |list: &mut Vec<Arc<Replacement>>| list.insert(0, new.clone());
+    sweep(&mut functions);
     if let Some(known) = functions.iter().find(|one| one.address == place.address) {
-        return change(&known.target, add).map(|_| ());
+        // One that is left over is registered for a site that may be gone.
+        return match has_some(&known.target) {
+            true => change(&known.target, add),
+            false => Err(Errno::ENOMEM),
+        };
     }
     room(&mut *functions, 1)?;
     let kind = Kind {
@@ -166,21 +189,44 @@ pub fn push(place: Place, new: &Arc<Replacement>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Takes those functions out that have no replacement any more; their sites are as before. Those for which
+/// there is no memory stay until the next time.
+fn sweep(functions: &mut Vec<Function>) {
+    let mut at = 0;
+    while let Some(one) = functions.get(at) {
+        if has_some(&one.target) {
+            at += 1;
+            continue;
+        }
+        let known = functions.swap_remove(at);
+        if let Err((registered, _)) = ops::remove(known.registered) {
+            // It has no effect. There is room; another one may be in its place.
+            functions.push(Function { registered, ..known });
+            let last = functions.len() - 1;
+            functions.swap(at, last);
+            at += 1;
+        }
+    }
+}
+
 /// A replacement runs no more. Its function's site is as before if it was the last. A grace period later no
 /// call is on its way to it. May sleep.
 pub fn remove(place: Place, old: &Replacement) {
-    old.gone.store(true, Release);
+    old.is_gone();
     let mut functions = FUNCTIONS.lock();
-    let Some(at) = functions.iter().position(|one| one.address == place.address) else {
-        return;
-    };
-    // Without memory it stays in the list, unseen.
-    if change(&functions[at].target, |_| ()) != Ok(false) {
-        return;
+    sweep(&mut functions);
+    if let Some(known) = functions.iter().find(|one| one.address == place.address) {
+        // Without memory it stays in the list, unseen.
+        let _ = change(&known.target, |_| ());
     }
-    let known = functions.swap_remove(at);
-    if let Err((registered, _)) = ops::remove(known.registered) {
-        // It changes nothing, and is found if the function is patched again. There is room.
-        functions.push(Function { registered, ..known });
-    }
+}
+
+/// Calls `f` with what a function's tracer is registered as: for a self-test.
+pub(super) fn with_registered(
+    place: Place,
+    f: impl FnOnce(&Registered) -> Result<(), &'static str>,
+) -> Result<(), &'static str> {
+    let functions = FUNCTIONS.lock();
+    let known = functions.iter().find(|one| one.address == place.address);
+    known.map_or(Err("not registered"), |known| f(&known.registered))
 }

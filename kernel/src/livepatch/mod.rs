@@ -10,6 +10,7 @@
 
 mod files;
 mod patch;
+pub mod selftest;
 
 pub use files::init;
-pub use patch::{Held, Wanted, abandon, enable};
+pub use patch::{Held, Wanted, abandon, enable, wait_until_left};

@@ -46,7 +46,6 @@ pub struct Patch {
     pub name: String,
     /// It replaces all others.
     pub replaces: bool,
-    functions: Vec<Function>,
     /// The addresses of its own code.
     own: Range<usize>,
     /// Whether it is, or is about to be.
@@ -60,16 +59,40 @@ impl Patch {
     pub fn is_enabled(&self) -> bool {
         self.enabled.load(Relaxed)
     }
+}
+
+/// A patch with what it does.
+struct Known {
+    patch: Arc<Patch>,
+    functions: Vec<Function>,
+}
+
+impl Known {
+    fn is(&self, patch: &Patch) -> bool {
+        core::ptr::eq(&raw const *self.patch, patch)
+    }
 
     /// Whether an address is in code that a thread must not be in when it changes over.
     fn has(&self, address: usize) -> bool {
-        self.own.contains(&address) || self.functions.iter().any(|one| one.code.contains(&address))
+        self.patch.own.contains(&address) || self.functions.iter().any(|one| one.code.contains(&address))
     }
 
     fn remove_functions(&self) {
         for one in &self.functions {
             patch::remove(one.place, &one.replacement);
         }
+    }
+
+    /// It is there, with all threads. What only undid others is not needed any more, and is about the modules
+    /// of those, which may go now.
+    fn settle(&mut self) {
+        for one in &self.functions {
+            one.replacement.set_in_transition(false);
+            if one.only_undoes {
+                patch::remove(one.place, &one.replacement);
+            }
+        }
+        self.functions.retain(|one| !one.only_undoes);
     }
 }
 
@@ -86,13 +109,16 @@ struct Transition {
 
 struct State {
     /// The oldest first.
-    patches: Vec<Arc<Patch>>,
+    patches: Vec<Known>,
     transition: Option<Transition>,
+    /// All threads are on their way out of a module, as in a transition ([`wait_until_left`]).
+    emptying: bool,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
     patches: Vec::new(),
     transition: None,
+    emptying: false,
 });
 
 /// So long threads are waited for before they are woken, and between.
@@ -111,7 +137,7 @@ pub fn all() -> Result<Vec<Arc<Patch>>, Errno> {
     let state = STATE.lock();
     let mut all = Vec::new();
     room_exact(&mut all, state.patches.len())?;
-    all.extend(state.patches.iter().cloned());
+    all.extend(state.patches.iter().map(|one| one.patch.clone()));
     Ok(all)
 }
 
@@ -146,14 +172,13 @@ impl State {
         let Some(now) = &mut self.transition else { return };
         let patch = now.patch.clone();
         // What ran before may be another patch's; one that replaces all others has their functions, too.
-        let is_others = |address| {
-            let is_one = |other: &Arc<Patch>| match patch.replaces {
-                true => other.has(address),
-                false => other.own.contains(&address),
+        let is_inside = |address| {
+            let is_one = |one: &Known| match patch.replaces || one.is(&patch) {
+                true => one.has(address),
+                false => one.patch.own.contains(&address),
             };
             self.patches.iter().any(is_one)
         };
-        let is_inside = |address| patch.has(address) || is_others(address);
         if !threads::try_all(&is_inside) {
             if now_ns() >= now.signal_at {
                 info!("livepatch: signaling remaining tasks");
@@ -163,45 +188,28 @@ impl State {
             return;
         }
         let (target, forced) = (now.target, now.forced);
-        let mut gone = Vec::new();
-        if target == PATCHED {
-            let replaced = |other: &Arc<Patch>| patch.replaces && !Arc::ptr_eq(other, &patch);
-            let others = self.patches.iter().filter(|other| replaced(other));
-            others.for_each(|other| other.remove_functions());
-            for one in &patch.functions {
-                one.replacement.set_in_transition(false);
-                if one.only_undoes {
-                    patch::remove(one.place, &one.replacement);
-                }
+        let goes = |one: &Known| match target == PATCHED {
+            true => patch.replaces && !one.is(&patch),
+            false => one.is(&patch),
+        };
+        for one in &mut self.patches {
+            if goes(one) {
+                one.remove_functions();
+            } else if one.is(&patch) {
+                one.settle();
             }
-            // They are there in the order of their ages, and this one is the last.
-            let mut stays = 0;
-            for n in 0..self.patches.len() {
-                if !replaced(&self.patches[n]) {
-                    self.patches[stays..=n].rotate_right(1);
-                    stays += 1;
-                }
-            }
-            gone = self.patches.split_off(stays);
-        } else {
-            patch.remove_functions();
-            self.patches.retain(|other| !Arc::ptr_eq(other, &patch));
         }
         // Whoever saw a transition has seen its own state.
         rcu::synchronize();
         threads::end();
         self.transition = None;
         info!("livepatch: '{}': {} complete", patch.name, word(target));
-        let release = |patch: &Patch| {
+        for Known { patch, .. } in self.patches.extract_if(.., |one| goes(one)) {
             patch.enabled.store(false, Relaxed);
             let held = core::mem::take(&mut *patch.held.lock());
             if forced {
                 core::mem::forget(held);
             }
-        };
-        gone.iter().for_each(|other| release(other));
-        if target == UNPATCHED {
-            release(&patch);
         }
     }
 }
@@ -228,7 +236,7 @@ fn worker() -> Result<(), Errno> {
 }
 
 /// The functions of a patch; with those that others replace, if it takes their place.
-fn functions(wanted: Vec<Wanted>, replaces: bool, others: &[Arc<Patch>]) -> Result<Vec<Function>, Errno> {
+fn functions(wanted: Vec<Wanted>, replaces: bool, others: &[Known]) -> Result<Vec<Function>, Errno> {
     let mut functions: Vec<Function> = Vec::new();
     for one in wanted {
         if functions.iter().any(|other| other.place == one.place) {
@@ -272,17 +280,17 @@ pub fn enable(
     held: Vec<Held>,
 ) -> Result<(), Errno> {
     let mut state = STATE.lock();
-    if state.transition.is_some() {
+    if state.transition.is_some() || state.emptying {
         return Err(Errno::EBUSY);
     }
-    if state.patches.iter().any(|other| other.name == name) {
+    if state.patches.iter().any(|other| other.patch.name == name) {
         return Err(Errno::EEXIST);
     }
     if wanted.is_empty() {
         return Err(Errno::EINVAL);
     }
+    let functions = functions(wanted, replaces, &state.patches)?;
     let patch = Arc::new(Patch {
-        functions: functions(wanted, replaces, &state.patches)?,
         name,
         replaces,
         own,
@@ -291,20 +299,24 @@ pub fn enable(
     });
     room(&mut state.patches, 1)?;
     info!("livepatch: enabling patch '{}'", patch.name);
+    let patch = Known { patch, functions };
+    // From here on all threads call what they called before, also those to come: if this fails, none of them
+    // is in a new function.
     threads::begin(PATCHED);
     let pushed = patch
         .functions
         .iter()
         .try_for_each(|one| patch::push(one.place, &one.replacement));
     if let Err(errno) = pushed.and_then(|()| worker()) {
-        warning!("livepatch: failed to enable patch '{}'", patch.name);
+        warning!("livepatch: failed to enable patch '{}'", patch.patch.name);
         patch.remove_functions();
         rcu::synchronize();
         threads::end();
         return Err(errno);
     }
-    state.patches.push(patch.clone());
-    state.begin(&patch, PATCHED);
+    let begins = patch.patch.clone();
+    state.patches.push(patch);
+    state.begin(&begins, PATCHED);
     state.try_to_complete();
     Ok(())
 }
@@ -314,10 +326,8 @@ pub fn enable(
 pub fn set_enabled(patch: &Arc<Patch>, on: bool) -> Result<(), Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
-    let is_there = state.patches.iter().any(|other| Arc::ptr_eq(other, patch));
-    if !is_there || patch.is_enabled() == on {
-        return Err(Errno::EINVAL);
-    }
+    let known = state.patches.iter().find(|one| one.is(patch));
+    let known = known.filter(|_| patch.is_enabled() != on).ok_or(Errno::EINVAL)?;
     let target = if on { PATCHED } else { UNPATCHED };
     match &mut state.transition {
         Some(now) if Arc::ptr_eq(&now.patch, patch) => {
@@ -331,11 +341,12 @@ pub fn set_enabled(patch: &Arc<Patch>, on: bool) -> Result<(), Errno> {
             threads::start();
         }
         Some(_) => return Err(Errno::EBUSY),
+        None if state.emptying => return Err(Errno::EBUSY),
         None if on => return Err(Errno::EINVAL),
         None => {
             worker()?;
             threads::begin(UNPATCHED);
-            let all = patch.functions.iter();
+            let all = known.functions.iter();
             all.for_each(|one| one.replacement.set_in_transition(true));
             state.begin(patch, UNPATCHED);
         }
@@ -365,10 +376,42 @@ pub fn force(patch: &Patch) -> Result<(), Errno> {
 pub fn abandon(name: &str) {
     loop {
         // Without a list of all, which needs memory: the module's memory is freed if it is not found.
-        let found = STATE.lock().patches.iter().find(|one| one.name == name).cloned();
+        let found = {
+            let state = STATE.lock();
+            let mut all = state.patches.iter().map(|one| &one.patch);
+            all.find(|patch| patch.name == name).cloned()
+        };
         let Some(patch) = found else { return };
         // It may be on its way already, or another one is.
         let _ = set_enabled(&patch, false);
         pause();
     }
+}
+
+/// Waits until no thread is in this code or on its way there, where nobody is sent any more. The caller is
+/// not. May sleep, for as long as somebody is there.
+pub fn wait_until_left(code: &[Range<usize>]) {
+    loop {
+        let mut state = STATE.lock();
+        if state.transition.is_none() && !state.emptying {
+            state.emptying = true;
+            break;
+        }
+        drop(state);
+        pause();
+    }
+    // A transition without functions: each thread comes by a place where it is in none of its callers.
+    threads::begin(PATCHED);
+    threads::start();
+    threads::change_over();
+    let mut signal_at = now_ns() + PATIENCE;
+    while !threads::try_all(&|address| code.iter().any(|range| range.contains(&address))) {
+        if now_ns() >= signal_at {
+            signal_at = now_ns() + PATIENCE;
+            threads::signal();
+        }
+        (0..20).for_each(|_| pause());
+    }
+    threads::end();
+    STATE.lock().emptying = false;
 }

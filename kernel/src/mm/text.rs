@@ -111,9 +111,7 @@ pub fn exchange<'a, T>(
 
 impl Drop for Writable {
     fn drop(&mut self) {
-        vmap::free(self.at as *mut u8);
-        // At once: nobody can write there any more.
-        vmap::purge();
+        vmap::unmap(self.at);
     }
 }
 

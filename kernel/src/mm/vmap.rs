@@ -21,7 +21,7 @@ use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, Prot, table};
 use crate::arch::irq;
 use crate::arch::mmu::{self, Entry, LEVELS, MODULES, MemoryKind, VMAP};
 use crate::sched::preempt;
-use crate::sync::IrqSpinLock;
+use crate::sync::{IrqSpinLock, Mutex};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use limen_entry::ThreadFlags;
@@ -250,10 +250,22 @@ pub(super) fn map(
     });
     mmu::update_kernel(at, next);
     if !done {
-        free(at as *mut u8);
+        unmap(at);
         return None;
     }
     Some(at)
+}
+
+/// Frees what [`map`] gave. When it returns nobody can write there any more; the addresses come back later. In
+/// any context.
+pub(super) fn unmap(at: usize) {
+    let pages = AREAS.lock().map.get((at as u64, ())).map_or(0, pages_of);
+    let end = at + (pages << PAGE_SHIFT);
+    table::for_each(mmu::kernel_root(), at, end, |_, slot, _| {
+        table::store(slot, Entry::EMPTY);
+    });
+    mmu::flush_kernel(at, end);
+    free(at as *mut u8);
 }
 
 /// Whether there are frames for a large block. Half of the reserve is kept for small ones, which must not
@@ -400,6 +412,9 @@ pub fn purge() -> bool {
         preempt::current_info().work.set(ThreadFlags::NOTIFY_RESUME);
         return false;
     }
+    // What was freed before this call is unmapped when it returns, also what another thread has taken.
+    static PURGING: Mutex<()> = Mutex::new(());
+    let purging = PURGING.lock();
     let list = take_dead();
     if list == 0 {
         return false;
@@ -437,6 +452,7 @@ pub fn purge() -> bool {
         next = node.map_or(0, |node| node.range().value.dead);
     }
     frame::free_list(frames);
+    drop(purging);
     true
 }
 

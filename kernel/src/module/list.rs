@@ -45,6 +45,8 @@ pub struct Module {
     state: AtomicU8,
     /// How many use it, and [`CLOSED`].
     users: AtomicU32,
+    /// A tracer has sent a call to one of its functions.
+    sent_to: AtomicBool,
     body: Once<Body>,
 }
 
@@ -114,6 +116,7 @@ impl Module {
             name,
             state: AtomicU8::new(State::Unformed as u8),
             users: AtomicU32::new(0),
+            sent_to: AtomicBool::new(false),
             body: Once::new(),
         })
     }
@@ -184,6 +187,21 @@ impl Module {
     /// Nobody can use it from now on. `false`: somebody does.
     pub fn shut(&self) -> bool {
         self.users.compare_exchange(0, CLOSED, Acquire, Relaxed).is_ok()
+    }
+
+    /// A tracer sends a call to one of its functions. In any context.
+    pub fn is_sent_to(&self) {
+        self.sent_to.store(true, Release);
+    }
+
+    /// Waits until nobody executes its functions who does not count as a user: whom a tracer has sent there,
+    /// which has ended. May sleep.
+    pub fn wait_until_left(&self) {
+        if self.sent_to.load(Acquire)
+            && let Some(body) = self.body()
+        {
+            crate::livepatch::wait_until_left(&[body.core.clone(), body.init.clone()]);
+        }
     }
 
     /// Whether it uses `other`'s exports.
@@ -271,16 +289,34 @@ pub fn exporter(name: &[u8]) -> Option<(Arc<Module>, u64, bool)> {
     })
 }
 
+/// The list before this one, empty: the next that is shorter is made in it, since a removal cannot fail. By
+/// whoever holds [`CHANGING`].
+static FORMER: AtomicPtr<List> = AtomicPtr::new(core::ptr::null_mut());
+
 /// Puts another list in place. The caller holds [`CHANGING`].
-fn replace(list: List) {
-    let old = LIST.swap(Box::into_raw(Box::new(list)), SeqCst);
+fn replace(list: Box<List>) {
+    let old = LIST.swap(Box::into_raw(list), SeqCst);
     // Whoever looks is not preempted, and soon ready.
     while LOOKING.load(SeqCst) != 0 {
         irq::spin_hint();
     }
-    if !old.is_null() {
+    let mut old = match old.is_null() {
+        true => Box::default(),
         // SAFETY: it came from `into_raw`, and nobody can find it any more.
-        drop(unsafe { Box::from_raw(old) });
+        false => unsafe { Box::from_raw(old) },
+    };
+    old.clear();
+    drop(take_former());
+    FORMER.store(Box::into_raw(old), Relaxed);
+}
+
+/// The former list. The caller holds [`CHANGING`].
+fn take_former() -> Box<List> {
+    let former = FORMER.swap(core::ptr::null_mut(), Relaxed);
+    match former.is_null() {
+        true => Box::default(),
+        // SAFETY: it came from `into_raw`, and is taken once.
+        false => unsafe { Box::from_raw(former) },
     }
 }
 
@@ -291,16 +327,16 @@ pub fn add(module: &Arc<Module>) -> Result<(), Errno> {
     room_exact(&mut new, old.len() + 1)?;
     new.push(module.clone());
     new.extend(old);
-    replace(new);
+    replace(Box::new(new));
     Ok(())
 }
 
 /// Removes a module. The caller holds [`CHANGING`].
 pub fn remove(module: &Arc<Module>) {
-    let mut new = Vec::with_capacity(look(|list| list.len()));
+    // The list was made longer by one since, or shorter: there is room.
+    let mut new = take_former();
     look(|list| new.extend(list.iter().filter(|m| !Arc::ptr_eq(m, module)).cloned()));
     replace(new);
-    module.set_state(State::Gone);
 }
 
 /// The symbols of all modules.

@@ -127,7 +127,7 @@ impl Drop for Finder<'_> {
 }
 
 /// What `init` may call is there until it returns: its name is in the list. Dropping it takes it off, unless
-/// the module stays.
+/// the module stays, or must: then it is about to be gone for ever.
 struct Claim {
     module: Arc<Module>,
     stays: bool,
@@ -161,6 +161,12 @@ impl Drop for Claim {
         self.module.set_state(State::Going);
         drop(changing);
         interface::clean(&self.module);
+        if !self.module.shut() {
+            // Only a patch that was forced to go still counts as a user: a thread may be in it for ever.
+            warning!("{}: stays in memory, its patch was forced", self.module.name);
+            return;
+        }
+        self.module.wait_until_left();
         let changing = CHANGING.lock();
         list::remove(&self.module);
         drop(changing);

@@ -32,6 +32,7 @@ pub fn unload(name: &[u8]) -> Result<(), Errno> {
         interface::call_exit(exit);
     }
     interface::clean(&module);
+    module.wait_until_left();
     let changing = CHANGING.lock();
     list::remove(&module);
     drop(changing);

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use limen_rcu::{Native, Presence};
 
 /// A CPU's local block. The architecture keeps its address in a register. The lowest byte of that register
@@ -65,6 +65,8 @@ pub struct CpuData {
     pub presence: &'static Presence<Native>,
     /// Its idle thread, which is never freed.
     idle_thread: *const Task,
+    /// The address on that thread's stack above which nothing is that it returns to; 0 before it idles.
+    pub(super) idle_base: AtomicUsize,
     /// Its idle thread waits for an interrupt. Only context tracking uses it.
     pub(super) idle: core::sync::atomic::AtomicBool,
 }
@@ -156,6 +158,7 @@ fn fill(
         stack_distance: AtomicU32::new(crate::random::word() as u32),
         presence,
         idle_thread: idle,
+        idle_base: AtomicUsize::new(0),
         idle: core::sync::atomic::AtomicBool::new(false),
     };
     Box::write(room, data)

@@ -2,6 +2,7 @@
 //! is `task.sched`. The fields belong to the scheduler; other rooms use the methods.
 
 use super::cpuset::CpuSet;
+use super::leaving;
 use super::queue::{FairLink, RtLink};
 use crate::arch::switch::Context;
 use crate::sync::{IrqSpinLock, SchedLock, SpinLock};
@@ -141,6 +142,8 @@ pub struct SchedEntity {
     pub(super) fair: FairLink,
     /// Place in a real-time queue; under the run-queue lock.
     pub(super) rt: RtLink,
+    /// Its place among those that end.
+    pub(super) leaving: leaving::Link,
     /// Its weight, which follows from the nice value (1024 for nice 0).
     pub(super) weight: AtomicU32,
     /// [`Policy`].
@@ -194,6 +197,7 @@ impl SchedEntity {
             wake_lock: SchedLock::new(),
             fair: FairLink::new(),
             rt: RtLink::new(),
+            leaving: leaving::Link::new(),
             weight: AtomicU32::new(1024),
             policy: AtomicU8::new(Policy::Normal as u8),
             rt_priority: AtomicU8::new(0),

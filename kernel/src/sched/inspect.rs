@@ -7,9 +7,9 @@ use crate::arch::{
     irq,
     switch::{Context, user_frame},
 };
-use crate::mm::{KernelStack, PAGE_SIZE, STACK_SHIFT};
+use crate::mm::KernelStack;
 use crate::sync::without_interrupts;
-use crate::task::Task;
+use crate::task::{Task, TaskFlags};
 use crate::time::now_ns;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -123,14 +123,19 @@ fn each_kept_return(task: &Task, sp: usize, f: impl FnMut(usize) -> bool) -> boo
     calls.filter(|call| call.sp >= sp).map(|call| call.parent).all(f)
 }
 
-/// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU, asleep or dead, and
-/// with what its traced calls return to: its return addresses are among them. `f` runs with interrupts off,
-/// is called a few thousand times at most, and takes no locks; when it returns `false` it is called no more.
-/// `then` is called if it never did: nobody wakes the thread before. Whether it never did.
+/// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU and asleep, and with
+/// what its traced calls return to: its return addresses are among them. One that is dead returns nowhere:
+/// `f` is not called. `f` runs with interrupts off, is called a few thousand times at most, and takes no
+/// locks; when it returns `false` it is called no more. `then` is called if it never did: nobody wakes the
+/// thread before. Whether it never did.
 pub fn each_stack_word(task: &Task, mut f: impl FnMut(usize) -> bool, then: impl FnOnce()) -> bool {
     let top = task.stack.top();
     let asleep = |now: TaskState| now != TaskState::RUNNING;
     let looked = while_off_cpu(task, asleep, || {
+        if task.sched.state().contains(TaskState::DEAD) {
+            then();
+            return true;
+        }
         // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its context.
         let mut at = unsafe { (*task.context.get()).sp() };
         if !each_kept_return(task, at, &mut f) {
@@ -151,7 +156,8 @@ pub fn each_stack_word(task: &Task, mut f: impl FnMut(usize) -> bool, then: impl
 
 /// The same with this CPU's idle thread, if another one runs. By a function of `on_each_cpu`.
 pub fn each_idle_stack_word(mut f: impl FnMut(usize) -> bool, then: impl FnOnce(&Task)) {
-    let Some(idle) = super::cpu::idle_threads().nth(crate::arch::smp::cpu_id()) else {
+    let cpu = super::this_cpu();
+    let Some(idle) = super::cpu::idle_threads().nth(cpu.id) else {
         return;
     };
     if core::ptr::eq(&raw const *preempt::current_info(), &raw const idle.info) {
@@ -159,15 +165,9 @@ pub fn each_idle_stack_word(mut f: impl FnMut(usize) -> bool, then: impl FnOnce(
     }
     // SAFETY: nobody else runs it, or uses its context, than this CPU, which has interrupts off.
     let mut at = unsafe { (*idle.context.get()).sp() };
-    let top = idle.stack.top();
-    // The boot CPU's has the stack with which it booted: what is near is looked at.
-    let own = top.checked_sub(at).is_some_and(|used| used <= 1 << STACK_SHIFT);
-    let end = if own {
-        top
-    } else {
-        (at + 1).next_multiple_of(PAGE_SIZE)
-    };
-    if !each_kept_return(idle, at, &mut f) {
+    // It may be the stack with which the CPU booted.
+    let end = cpu.idle_base.load(Ordering::Acquire);
+    if end < at || !each_kept_return(idle, at, &mut f) {
         return;
     }
     while at < end {
@@ -178,6 +178,12 @@ pub fn each_idle_stack_word(mut f: impl FnMut(usize) -> bool, then: impl FnOnce(
         at += size_of::<usize>();
     }
     then(idle);
+}
+
+/// Whether `task` is the idle thread of a CPU that could not be started, and so executes nothing.
+pub fn never_started(task: &Task) -> bool {
+    let is_idle = task.flags().contains(TaskFlags::IDLE);
+    is_idle && !super::online().contains(task.info.cpu.load(Ordering::Relaxed) as usize)
 }
 
 /// Waits until `task`, which is in a state of `state`, is off its CPU. `false`: it is in another state, or a

@@ -65,6 +65,7 @@ pub fn try_spawn_kthread(name: &str, f: impl FnOnce() + Send + 'static) -> Optio
     let task = Task::new_kernel(name, stack, ContextCell::new(context), false);
     *task.kernel_function.lock() = Some(Box::new(f));
     publish(&task)?;
+    crate::task::patch::inherit(&task);
     wake::set_affinity(&task, nohz::housekeeping());
     wake_new_task(&task);
     Some(task)

@@ -19,6 +19,7 @@ pub mod float;
 pub mod futex;
 pub mod inspect;
 mod kthread;
+pub mod leaving;
 pub mod membarrier;
 pub mod nohz;
 pub mod policy;
@@ -186,6 +187,10 @@ pub fn secondary_online() {
 
 /// The idle loop: sleeps until there is work. Never returns.
 pub fn idle() -> ! {
+    // What this function calls has its return address below.
+    let here = 0_usize;
+    let base = core::hint::black_box(&raw const here).addr() + size_of::<usize>();
+    this_cpu().idle_base.store(base, Ordering::Release);
     if context::is_on() {
         idle_loop::<true>()
     } else {

@@ -244,6 +244,7 @@ fn switched_with_more(rq: &RunQueue, inner: &mut Inner) {
     irq::local_enable();
     drop(old_mm);
     if todo & after::DEAD != 0 {
+        super::leaving::left(prev);
         // SAFETY: this is the reference that every started thread holds to itself. The thread never runs
         // again, so nothing else drops it.
         drop(unsafe { Arc::from_raw(prev_ptr) });

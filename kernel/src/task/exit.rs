@@ -169,6 +169,8 @@ type Gone = Spare<Number, Arc<Process>>;
 /// is to wait for it.
 fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     let process = &task.process;
+    // It runs on when its number is gone, be that given back here or, meanwhile, by its tracer.
+    sched::leaving::leave();
     let mut gone = Gone::new();
     let (last, number);
     let mut keeps_number = false;

@@ -353,7 +353,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     if traced {
         ptrace::inherit(&parent, &task);
     }
-    super::patch::inherit(&parent, &task);
+    super::patch::inherit(&task);
     super::events::may_trace_calls(&task);
     super::audit::may_begin(&task);
     super::events::forked(&parent, &task, flags.bits());

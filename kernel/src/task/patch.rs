@@ -5,11 +5,12 @@
 use super::Task;
 use super::pid::all_tasks;
 use crate::rcu;
-use crate::sched::inspect::{each_idle_stack_word, each_stack_word};
+use crate::sched::inspect::{each_idle_stack_word, each_stack_word, never_started};
+use crate::sched::leaving::each_leaving;
 use crate::sched::{TaskState, current, each_kernel_thread, on_each_cpu, online, preempt, wake_task};
 use crate::sync::{Mutex, without_preemption};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI8};
+use core::sync::atomic::{AtomicBool, AtomicI8, fence};
 use limen_entry::ThreadFlags;
 
 /// `KLP_TRANSITION_IDLE`: no live patch comes or goes.
@@ -23,12 +24,15 @@ pub const PATCHED: i8 = 1;
 static TARGET: AtomicI8 = AtomicI8::new(UNDEFINED);
 /// Whether a patch comes or goes.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// Held while all threads are walked, and while a new one is told.
+/// Held while all threads are walked, while a new one is told, and while one gets another number.
 static WALKING: Mutex<()> = Mutex::new(());
 
-/// Calls `f` with all threads, idle ones as well.
+/// Calls `f` with all threads that may execute something, idle ones as well. With some it is called twice. It
+/// does not sleep.
 fn each(mut f: impl FnMut(&Task)) {
     all_tasks().for_each(|task| f(&task));
+    // Comes later: who ends is here before its number is given back.
+    each_leaving(&mut f);
     each_kernel_thread(f);
 }
 
@@ -53,25 +57,36 @@ pub fn change_over() {
     });
 }
 
-/// `child`, which can be found by now and has not started, is as its maker is.
-pub(super) fn inherit(parent: &Task, child: &Task) {
+/// `child`, which can be found by now and has not started, is as its maker is, the running thread. May sleep.
+pub fn inherit(child: &Task) {
+    // Either this sees that a patch comes, or who lets it come finds the child.
+    fence(SeqCst);
     if !ACTIVE.load(SeqCst) {
         return;
     }
     let _walking = WALKING.lock();
     if ACTIVE.load(SeqCst) {
-        let state = state(parent);
-        child.info.patch_state.store(state, Release);
-        if state != TARGET.load(Acquire) {
+        let maker = current();
+        child.info.patch_state.store(state(&maker), Release);
+        // Not before the others may: the patch could still fail to come.
+        if maker.info.work.has(ThreadFlags::PATCH_PENDING) {
             child.info.work.set(ThreadFlags::PATCH_PENDING);
         }
     }
+}
+
+/// Runs `f`, in which the running thread, that stays, gets another number: a walk goes by number, and would
+/// miss it where it comes from and where it goes to. May sleep.
+pub(super) fn unwalked<R>(f: impl FnOnce() -> R) -> R {
+    let _walking = WALKING.lock();
+    f()
 }
 
 /// Threads will change over to `target`. None of them has. May sleep.
 pub fn begin(target: i8) {
     TARGET.store(target, Release);
     ACTIVE.store(true, SeqCst);
+    fence(SeqCst);
     let _walking = WALKING.lock();
     let other = if target == PATCHED { UNPATCHED } else { PATCHED };
     each(|task| task.info.patch_state.store(other, Release));
@@ -119,7 +134,7 @@ pub fn try_all(is_inside: &(impl Fn(usize) -> bool + Sync)) -> bool {
             return;
         }
         let is_own = task.tid() == me && core::ptr::eq(task, &raw const **current());
-        if is_own && task.mm().is_none() {
+        if is_own && task.mm().is_none() || never_started(task) {
             // A thread of the kernel calls this where it is in no other function.
             change(task);
         } else if !each_stack_word(task, |word| !is_inside(word), || change(task)) {

@@ -57,6 +57,7 @@ pub(super) fn process(
     });
     process.with_threads(|threads| threads.push(task.clone()));
     pid::register(&task, true);
+    super::patch::inherit(&task);
     // Root has no limit.
     let _ = user::charge(0, rlimit::INFINITY);
     *task.kernel_function.lock() = Some(function);

@@ -219,7 +219,8 @@ void limen_tracer_unregister(struct limen_tracer *tracer);
 
 /* For `trace`. An argument, from 0, if it is in a register; the register that has this number in DWARF, if
  * it was saved; and another function, which runs instead of the one that was called, with its arguments. 0,
- * or -LIMEN_EINVAL: it is not there; the tracer is none that does that. */
+ * or -LIMEN_EINVAL: it is not there; the tracer is none that does that. A module is freed when no thread is
+ * in a function of its to which it was sent so. */
 int limen_regs_argument(struct limen_regs *regs, unsigned int n, unsigned long *value);
 int limen_regs_get(struct limen_regs *regs, unsigned int n, unsigned long *value);
 int limen_regs_set_ip(struct limen_regs *regs, const void *function);

@@ -8,7 +8,7 @@
 use super::boot;
 use super::smp::Start;
 use super::spr::{self, MSR_KERNEL, MSR_RELOCATE};
-use super::stack::LEAST;
+use super::stack::FIRST;
 use crate::mm::{PAGE_SIZE, STACK_SHIFT};
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -35,7 +35,7 @@ global_asm!(
     ori     6, 6, 2f@l
     b       3f
     // As the first CPU's `smp::Start`, without an argument.
-2:  .quad   __boot_stack_top - {least}, {primary}, {boot}
+2:  .quad   __boot_stack_top - {first}, {primary}, {boot}
     .size   _start, . - _start
     "#,
     // r3: its `smp::Start`, a physical address.
@@ -89,7 +89,7 @@ global_asm!(
     stack_size = const 1 << STACK_SHIFT,
     srr0 = const spr::SRR0,
     srr1 = const spr::SRR1,
-    least = const LEAST,
+    first = const FIRST,
     boot = const MSR_KERNEL & !MSR_RELOCATE,
     stack = const offset_of!(Start, stack),
     function = const offset_of!(Start, function),

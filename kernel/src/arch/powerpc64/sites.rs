@@ -6,7 +6,7 @@
 //! instructions).
 
 use super::cpus::SCRATCH_TOC;
-use super::stack::LEAST;
+use super::stack::{FIRST, LEAST};
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
 use core::arch::global_asm;
@@ -351,7 +351,7 @@ trace_saved:
     each = const LEAST + 32,
     saved = const SAVED_FRAME,
     least = const LEAST,
-    instead = const LEAST + 8 * (8 + 16),
+    instead = const FIRST,
     rest = const LEAST,
     args = const LEAST + offset_of!(Entry, args),
     parent = const LEAST + offset_of!(Entry, parent),

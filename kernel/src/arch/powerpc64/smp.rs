@@ -1,7 +1,7 @@
 //! Starting CPUs through RTAS.
 
 use super::layout::to_phys;
-use super::stack::LEAST;
+use super::stack::FIRST;
 use super::{cpu, cpus, devicetree, interrupt, irq, rtas, spr, time};
 use crate::mm::KernelStack;
 use crate::sched::cpu::CpuLocal;
@@ -72,7 +72,7 @@ pub fn start(
         fn secondary_start();
     }
     let start = &START[cpu];
-    start.stack.store(stack_top - LEAST, Ordering::Relaxed);
+    start.stack.store(stack_top - FIRST, Ordering::Relaxed);
     start
         .function
         .store(secondary as *const () as usize, Ordering::Relaxed);

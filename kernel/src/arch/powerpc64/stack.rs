@@ -5,6 +5,11 @@ pub use super::super::stack_calls::{from, here};
 
 /// Bytes of the least stack frame of the ABI.
 pub const LEAST: usize = 32;
+/// How many words of arguments on the stack a function that runs instead of another gets.
+pub const COPIED: usize = 16;
+/// Bytes of the frame of who calls a function with so many, and as many in registers. So far below the top of
+/// a stack its first function begins: the copy is made whether there are arguments or not.
+pub const FIRST: usize = LEAST + 8 * (8 + COPIED);
 /// Where the return address lies from a frame pointer.
 pub(in crate::arch) const RETURN_ADDRESS: usize = 16;
 

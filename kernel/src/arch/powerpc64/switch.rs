@@ -7,7 +7,7 @@
 
 use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
-use super::stack::LEAST;
+use super::stack::{FIRST, LEAST};
 use super::{cpus, debug, irq};
 use crate::arch::stub_calls::Below;
 use crate::sched::float::{self, Float, Registers};
@@ -401,13 +401,13 @@ pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *
     // SAFETY: as the caller promises; what functions may change is listed.
     unsafe {
         asm!(
-            "std 1, -{least}({top})",
-            "addi 1, {top}, -{least}",
+            "std 1, -{first}({top})",
+            "addi 1, {top}, -{first}",
             "mtctr 12",
             "bctrl",
             "ld 1, 0(1)",
             top = in(reg_nonzero) stack_top,
-            least = const LEAST,
+            first = const FIRST,
             inout("r3") data => _, inout("r12") f => _, out("r0") _, out("r4") _, out("r5") _, out("r6") _,
             out("r7") _, out("r8") _,
             out("r9") _, out("r10") _, out("r11") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _,

@@ -21,7 +21,8 @@ fn change_mapping(at: usize, pages: usize, edit: Edit, alias: Edit, why: Reason)
         kernel_map::address(at + pages * PAGE_SIZE),
     );
     change(&map(), (start, end), edit, Merge::No, why)?;
-    if aliases() {
+    let changes = alias.clear.union(alias.set) != Access::empty();
+    if changes && aliases() {
         each_run(at, pages, |phys, pages| change_linear(phys, pages, alias, why))?;
     }
     Ok(())
@@ -164,8 +165,31 @@ pub fn reset(at: usize, pages: usize) -> Result<(), Errno> {
     }
     let edit = edit(Access::empty(), Access::WRITE);
     each_run(at, pages, |phys, pages| {
+        // Not where all is so already: that needs no table, which may be all that is wanted of this.
+        if is_writable(phys, pages) {
+            return Ok(());
+        }
         change_linear(phys, pages, edit, Reason::Alias)
     })
+}
+
+/// Whether these pages of the linear map are writable throughout, or not in it.
+fn is_writable(phys: PhysAddr, pages: usize) -> bool {
+    if mmu::HIGH_MEMORY && phys.as_u64() >= mmu::linear_end() {
+        return true;
+    }
+    let (map, (mut at, end)) = (map(), range(phys, pages));
+    while at < end {
+        let _lock = MAP.lock();
+        let Some(found) = map
+            .at(&Live, at)
+            .filter(|found| found.leaf.attributes.access.contains(Access::WRITE))
+        else {
+            return false;
+        };
+        at = found.addr.saturating_add(found.size);
+    }
+    true
 }
 
 /// Whether what is read-only in one place is so in the linear map, which is the default.

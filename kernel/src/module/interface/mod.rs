@@ -86,8 +86,10 @@ pub fn find(name: &[u8]) -> Option<usize> {
 pub fn clean(module: &Arc<Module>) {
     patches::clean(module);
     tracers::clean(module);
-    // Whoever reads its files may use its timers.
     files::clean(module);
+    // What those who read its files have made meanwhile.
+    patches::clean(module);
+    tracers::clean(module);
     timers::clean(module);
 }
 

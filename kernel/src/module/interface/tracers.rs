@@ -122,11 +122,16 @@ unsafe fn give(value: Option<usize>, out: *mut usize) -> Result<(), Errno> {
 
 /// `int limen_regs_set_ip(struct limen_regs *regs, const void *function)`.
 pub extern "C" fn set_ip(regs: &mut Registers<'_>, ip: usize) -> Status {
-    status(if regs.set_ip(ip) {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
-    })
+    if !regs.set_ip(ip) {
+        return status(Err(Errno::EINVAL));
+    }
+    // A thread may be there for long: when the module goes, it is looked for.
+    list::look(|list| {
+        if let Some(module) = list.iter().find(|module| module.has(ip)) {
+            module.is_sent_to();
+        }
+    });
+    status(Ok(()))
 }
 
 /// Ends what a module has left.

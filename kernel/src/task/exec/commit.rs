@@ -7,7 +7,7 @@ use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, cap, securebits};
 use crate::task::process::TREE;
-use crate::task::{CurrentTask, TaskFlags, current, exit, pid, ptrace, unshare};
+use crate::task::{CurrentTask, TaskFlags, current, exit, patch, pid, ptrace, unshare};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -162,16 +162,18 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
     drop(shared);
     let tid = task.tid();
     if tid != process.tgid {
-        // No other thread is left whose children they could be.
-        let tree = TREE.lock();
-        let old = ptrace::leader_replaced(task);
-        task.set_tid(process.tgid);
-        process.children().for_each(|child| child.set_creator(0));
-        drop(tree);
-        drop(old);
-        // Found under its new number before it is gone from the old one: no signal misses it.
-        pid::register(task, true);
-        drop(pid::forget_task(tid));
+        patch::unwalked(|| {
+            // No other thread is left whose children they could be.
+            let tree = TREE.lock();
+            let old = ptrace::leader_replaced(task);
+            task.set_tid(process.tgid);
+            process.children().for_each(|child| child.set_creator(0));
+            drop(tree);
+            drop(old);
+            // Found under its new number before it is gone from the old one: no signal misses it.
+            pid::register(task, true);
+            drop(pid::forget_task(tid));
+        });
     }
     Ok(())
 }
