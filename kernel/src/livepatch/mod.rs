@@ -4,7 +4,8 @@
 //!   it is in none of the functions (`task::patch`; what a function does is `ftrace::patch`'s);
 //! * `files` has `/sys/kernel/livepatch`.
 //!
-//! Modules enable patches (`module::interface`).
+//! Modules enable patches (`module::interface`). A module to which a tracer has sent threads is left by
+//! them as a patch is (`wait_until_left`).
 
 #![forbid(unsafe_code)]
 

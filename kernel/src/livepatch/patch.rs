@@ -270,8 +270,9 @@ fn functions(wanted: Vec<Wanted>, replaces: bool, others: &[Known]) -> Result<Ve
 }
 
 /// A module's patch is about to be: `own` are the addresses of its code. It is when all threads have changed
-/// over. `EBUSY`: another one comes or goes, or a tracer changes where a function goes; `EEXIST`: there is
-/// such a name; `EINVAL`: a function twice, or none; `ENOMEM`. May sleep.
+/// over. `EBUSY`: another one comes or goes, threads are on their way out of a module, or a tracer changes
+/// where a function goes; `EEXIST`: there is such a name; `EINVAL`: a function twice, or none; `ENOMEM`. May
+/// sleep.
 pub fn enable(
     name: String,
     wanted: Vec<Wanted>,
@@ -322,7 +323,8 @@ pub fn enable(
 }
 
 /// Writes `enabled`. A patch that comes or goes turns back; one that is goes. `EINVAL`: it is so already, or
-/// it is gone; `EBUSY`: another one comes or goes; `ENOMEM`. May sleep.
+/// it is gone; `EBUSY`: another one comes or goes, or threads are on their way out of a module; `ENOMEM`. May
+/// sleep.
 pub fn set_enabled(patch: &Arc<Patch>, on: bool) -> Result<(), Errno> {
     let mut state = STATE.lock();
     let state = &mut *state;
