@@ -65,7 +65,8 @@ impl Format {
     }
 }
 
-/// Calls `take` with the place and the words of each entry of the sections called `name`, each of `N` words; it returns what is wrong.
+/// Calls `take` with the place and the words of each entry of the sections called `name`, each of `N` words;
+/// it returns what is wrong.
 fn entries<'a, M: Machine, const N: usize>(
     object: &Object<'a, M>,
     layout: &Layout,

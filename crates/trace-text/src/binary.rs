@@ -1,5 +1,5 @@
-//! Text of the kernel whose arguments were recorded as they are, packed as Linux's `vbin_printf` does: of four
-//! bytes or more aligned to four, a character a byte, texts in place with their zero.
+//! Text of the kernel whose arguments were recorded as they are, packed as Linux's `vbin_printf` does: of
+//! four bytes or more aligned to four, a character a byte, texts in place with their zero.
 
 use crate::entry::LONG;
 use crate::line::text;

@@ -1,5 +1,5 @@
-//! Keeps a direct call from calling itself: which of them a thread is in, and the interrupts on top of it. As a
-//! thread may sleep there, that is its own, a list on its stack ([`ThreadInfo::direct`]).
+//! Keeps a direct call from calling itself: which of them a thread is in, and the interrupts on top of it. As
+//! a thread may sleep there, that is its own, a list on its stack ([`ThreadInfo::direct`]).
 //!
 //! [`ThreadInfo::direct`]: crate::task::ThreadInfo
 

@@ -113,8 +113,8 @@ struct Writing {
 }
 
 /// Each site of `changes`, which are numbers in ascending order, gets its new target. When it returns no CPU
-/// is in a target that has been replaced, but for direct calls, which may sleep; and the next call of each function sees its new one. Those that
-/// there are not are left out. Thread; may sleep.
+/// is in a target that has been replaced, but for direct calls, which may sleep; and the next call of each
+/// function sees its new one. Those that there are not are left out. Thread; may sleep.
 /// `ENOMEM`: nothing has changed; `EINVAL`: one needs all registers and is no [`Target::many`].
 pub fn change(changes: &[Change]) -> Result<(), Errno> {
     let bare = |new: &Option<Arc<Target>>| new.as_ref().is_some_and(|new| new.kind().needs_regs());

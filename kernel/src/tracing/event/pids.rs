@@ -1,6 +1,6 @@
 //! Which threads' events an instance records (`set_event_pid`, `set_event_notrace_pid`). With the option
-//! `event-fork` the sets follow threads: those that are made ([`SchedProcessFork`]), and those whose memory is
-//! given back ([`SchedProcessFree`]), as on Linux.
+//! `event-fork` the sets follow threads: those that are made ([`SchedProcessFork`]), and those whose memory
+//! is given back ([`SchedProcessFree`]), as on Linux.
 
 use super::list::{self, Event};
 use crate::jump_label;
