@@ -253,18 +253,18 @@ static void switches(void) {
     CHECK(put_number("set_event_pid", pid) == 0 && put_number("set_event_notrace_pid", pid) == 0);
     CHECK(put("trace", "") == 0 && put("events/sched/sched_switch/enable", "1") == 0);
     CHECK(put("events/sched/sched_waking/enable", "1") == 0);
-    usleep(100000);
-    CHECK(put("set_event", "") == 0);
     char prev[32], next[32];
     snprintf(prev, sizeof prev, "prev_pid=%d ", pid);
     snprintf(next, sizeof next, "next_pid=%d ", pid);
+    for (int n = 0; n < 100 && lines_with("sched_switch: ", prev) < 4; n++) usleep(50000);
+    CHECK(put("set_event", "") == 0);
     int from = lines_with("sched_switch: ", prev), to = lines_with("sched_switch: ", next);
     CHECK(from >= 3 && to >= 3 && lines_with("sched_switch: ", "") == from + to);
     CHECK(!has("trace", "sched_waking: "));
     /* In the second set alone it is the same, and other threads' are recorded. */
     CHECK(put("set_event_pid", "") == 0 && put("set_event", "sched:sched_switch") == 0);
     CHECK(put("trace", "") == 0);
-    usleep(100000);
+    for (int n = 0; n < 100 && lines_with("sched_switch: ", prev) < 4; n++) usleep(50000);
     CHECK(put("set_event", "") == 0 && lines_with("sched_switch: ", prev) >= 3);
     CHECK(put("set_event_notrace_pid", "") == 0 && put("trace", "") == 0);
     kill(pid, SIGKILL);
@@ -275,10 +275,12 @@ static void switches(void) {
 static void forks(void) {
     int ends[2];
     char byte;
+    fflush(stdout);
     CHECK(pipe(ends) == 0 && put("options/event-fork", "1") == 0);
     CHECK(put_number("set_event_pid", getpid()) == 0 && put("set_event_notrace_pid", "1") == 0);
     pid_t pid = fork();
     if (pid == 0) {
+        failed = 0;
         pid_t child = fork();
         if (child == 0) _exit(read(ends[0], &byte, 1) != 1);
         CHECK(lists("set_event_pid", getpid()) && lists("set_event_pid", child));
@@ -286,6 +288,7 @@ static void forks(void) {
         is_over(child);
         for (int ms = 0; ms < 3000 && lists("set_event_pid", child); ms += 10) usleep(10000);
         CHECK(!lists("set_event_pid", child) && lists("set_event_pid", getpid()));
+        fflush(stdout);
         _exit(failed != 0);
     }
     CHECK(lists("set_event_pid", pid));
