@@ -1,5 +1,5 @@
 /*
- * Calls a function of its own whenever a program's access to memory faults, which says so in the trace. For
+ * Calls a function of its own whenever a thread may give up its processor, which says so in the trace. For
  * Linux's ftracetest, beside ftrace_direct.
  */
 #include "limen.h"
@@ -8,12 +8,12 @@ LIMEN_MODULE("ftrace_direct_too", "Dual MIT/GPL");
 
 static struct limen_tracer *direct;
 
-static void my_direct_func(unsigned long first, unsigned long second) {
-    limen_trace_printk("a fault (%lx, %lx)\n", first, second);
+static void my_direct_func(void) {
+    limen_trace_puts("schedules\n");
 }
 
 static int start(void) {
-    return limen_direct_register("handle_fault", (const void *)my_direct_func, &direct);
+    return limen_direct_register("schedule", (const void *)my_direct_func, &direct);
 }
 
 static void end(void) {
