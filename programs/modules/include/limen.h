@@ -238,8 +238,8 @@ int limen_direct_modify(struct limen_tracer *tracer, const void *direct);
  * null: the kernel. `name` is that of available_filter_functions; if several have it `position` says which,
  * from 1, in that order; 0: it is the only one. The last thing that `init` does is to enable the patch, of
  * this module's name, and to return the result: 0, -LIMEN_ENOENT: there is no such function or module;
- * -LIMEN_EBUSY: another patch comes or goes, or a tracer changes where the function goes; -LIMEN_EINVAL,
- * -LIMEN_ENOMEM. Then each thread changes over to the new functions where it is in none of the old ones.
+ * -LIMEN_EBUSY: another patch comes or goes, or a tracer changes where the function goes, or it is called
+ * directly; -LIMEN_EINVAL, -LIMEN_ENOMEM. Then each thread changes over to the new functions where it is in none of the old ones.
  * The module is used until its patch was disabled (/sys/kernel/livepatch/NAME/enabled), so that its `exit`
  * does nothing. With LIMEN_PATCH_REPLACE all other patches are gone when this one is there. */
 struct limen_patch_function {
