@@ -1,6 +1,7 @@
 /*
  * Functions of modules are traced as the kernel's: filters that were there before the module, all functions,
- * function_graph, and what is left when it goes. It loads those of programs/modules, which are in /modules.
+ * function_graph, direct calls, and what is left when it goes. It loads those of programs/modules, which are
+ * in /modules.
  * Called by tools/limen/src/test/modules.rs, on every architecture.
  */
 #define _GNU_SOURCE
@@ -67,8 +68,8 @@ static void read_hello(int times) {
 
 static void check_calls(const char *what) {
     const char *trace = get("trace");
-    int shows = lines_with(trace, " show [hello] <-", NULL);
-    int prints = lines_with(trace, " limen_print", "<-show [hello]");
+    int shows = lines_with(trace, ": show <-", NULL);
+    int prints = lines_with(trace, " limen_print", "<-show");
     if (shows < 5 || prints != 3 * shows) printf("%s: %d, %d\n%.3000s\n", what, shows, prints, trace);
     CHECK(shows >= 5 && prints == 3 * shows);
 }
@@ -99,7 +100,7 @@ static void waiting(void) {
     CHECK(put("trace", "") == 0);
     CHECK(load_named("hello", "whom=you times=2") == 0);
     read_hello(2);
-    CHECK(lines_with(get("trace"), "[hello]", NULL) == 0);
+    CHECK(lines_with(get("trace"), ": show <-", NULL) == 0);
     CHECK(put("set_ftrace_filter", "show:mod:hello") == 0);
     CHECK(is(get("set_ftrace_filter"), "show [hello]\n"));
     CHECK(put("set_ftrace_filter", "no_such:mod:hello") == 0);
@@ -158,7 +159,7 @@ static void processes(void) {
     CHECK(put("current_tracer", "function") == 0);
     CHECK(put("trace", "") == 0);
     read_hello(10);
-    int each = lines_with(get("trace"), " show [hello] <-", NULL) / 10;
+    int each = lines_with(get("trace"), ": show <-", NULL) / 10;
     CHECK(each > 0 && put("trace", "") == 0);
     pid_t own = getpid(), writer = fork();
     if (writer == 0)
@@ -170,7 +171,7 @@ static void processes(void) {
     read_hello(300);
     kill(writer, SIGKILL);
     waitpid(writer, NULL, 0);
-    int found = lines_with(get("trace"), " show [hello] <-", NULL);
+    int found = lines_with(get("trace"), ": show <-", NULL);
     if (found != 300 * each) printf("%d of %d calls\n", found, 300 * each);
     CHECK(found == 300 * each);
     CHECK(put("set_ftrace_pid", "") == 0 && put("current_tracer", "nop") == 0);
@@ -252,7 +253,7 @@ static void direct(void) {
     CHECK(put("current_tracer", "function") == 0 && put("trace", "") == 0);
     CHECK(strstr(get("enabled_functions"), "direct_target [direct] (3) R   D O M ") != NULL);
     CHECK(is_direct(0, 100, 100));
-    CHECK(lines_with(get("trace"), ": direct_target [direct] <-", NULL) == 100);
+    CHECK(lines_with(get("trace"), ": direct_target <-", NULL) == 100);
     CHECK(put("current_tracer", "function_graph") == 0 && put("trace", "") == 0);
     CHECK(is_direct(0, 100, 100));
     CHECK(lines_with(get("trace"), " direct_target [direct]();", NULL) == 100);
@@ -279,6 +280,91 @@ static void direct(void) {
     CHECK(put("set_ftrace_filter", "") == 0);
 }
 
+static int choose(const char *parameter, const char *what) {
+    char path[100];
+    snprintf(path, sizeof path, "/sys/module/direct_sleeps/parameters/%s", parameter);
+    int fd = open(path, O_WRONLY);
+    int result = fd >= 0 && write(fd, what, strlen(what)) == (ssize_t)strlen(what) ? 0 : errno;
+    close(fd);
+    return result;
+}
+
+/* How many are in a function that is no longer called, or in any (`act` 0). */
+static unsigned long still_inside(unsigned long *calls) {
+    unsigned long error, in, wrong, first, second;
+    const char *text = text_of("/proc/direct_change");
+    int read = sscanf(text, "error %lu, inside %lu, wrong %lu, first %lu, second %lu", &error, &in, &wrong,
+        &first, &second);
+    if (read != 5 || error != 0 || wrong != 0) printf("%s", text);
+    CHECK(read == 5 && error == 0 && wrong == 0);
+    if (calls != NULL) *calls = first + second;
+    return read == 5 ? in : 1000;
+}
+
+static pid_t start_sleeper(int times) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        int bad = 0;
+        for (int i = 0; times == 0 || i < times; i++)
+            bad += strcmp(text_of("/proc/direct_sleeps"), "561\n") != 0;
+        _exit(bad != 0);
+    }
+    return pid;
+}
+
+static void end_sleeper(pid_t pid) {
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What is called directly may sleep: meanwhile tracers of the same function come and go, which do not wait
+ * for it, and another is called or none, which do. */
+static void direct_sleeps(void) {
+    CHECK(put("set_ftrace_filter", "") == 0);
+    CHECK(load_named("direct_sleeps", "ms=1500 act=0") == 0);
+    CHECK(put("set_ftrace_filter", "sleeps_target") == 0);
+    const char *tracers[] = { "function", "function_graph", "nop" };
+    for (int i = 0; i < 3; i++) {
+        pid_t one = start_sleeper(1);
+        pause_ms(200);
+        CHECK(still_inside(NULL) == 1);
+        CHECK(put("current_tracer", tracers[i]) == 0);
+        CHECK(still_inside(NULL) == 1);
+        pid_t other = start_sleeper(1);
+        pause_ms(200);
+        CHECK(still_inside(NULL) == 2);
+        end_sleeper(one);
+        end_sleeper(other);
+    }
+    /* Two at a time, while everything changes. */
+    CHECK(choose("ms", "15") == 0);
+    unsigned long before, after;
+    CHECK(still_inside(&before) == 0);
+    pid_t sleepers[4];
+    for (int i = 0; i < 4; i++) sleepers[i] = start_sleeper(i < 2 ? 60 : 0);
+    for (int i = 0; i < 40; i++) {
+        CHECK(choose("act", i % 3 == 2 ? "2" : "1") == 0);
+        CHECK(still_inside(NULL) == 0);
+        CHECK(put("current_tracer", tracers[i % 3]) == 0);
+    }
+    end_sleeper(sleepers[0]);
+    end_sleeper(sleepers[1]);
+    CHECK(choose("act", "1") == 0 && still_inside(&after) == 0);
+    CHECK(after >= before + 60);
+    /* It goes while somebody is in it, who is waited for. */
+    CHECK(put("current_tracer", "function") == 0 && choose("ms", "300") == 0);
+    pause_ms(100);
+    int error;
+    while ((error = unload("direct_sleeps")) == EAGAIN) pause_ms(1);
+    CHECK(error == 0);
+    for (int i = 2; i < 4; i++) {
+        kill(sleepers[i], SIGKILL);
+        waitpid(sleepers[i], NULL, 0);
+    }
+    CHECK(put("current_tracer", "nop") == 0 && put("set_ftrace_filter", "") == 0);
+    CHECK(is(get("enabled_functions"), ""));
+}
+
 int main(void) {
     mount("none", "/sys/kernel/tracing", "tracefs", 0, NULL);
     waiting();
@@ -288,6 +374,7 @@ int main(void) {
     stale();
     beside();
     direct();
+    direct_sleeps();
     mount("none", "/sys/kernel/debug", "debugfs", 0, NULL);
     CHECK(is(text_of("/sys/kernel/debug/check_wx_pages"), "SUCCESS\n"));
     return report();

@@ -1,5 +1,6 @@
 /*
- * Tracing through tracefs: markers as text and as pages, pipes that wait, splice, poll, instances, snapshots.
+ * Tracing through tracefs: markers as text and as pages, pipes that wait, splice, poll, instances, snapshots;
+ * sets of threads whose events are recorded, calls that return in another program or thread.
  * Called by tools/limen/src/test/programs.rs, on every architecture; on Linux it can be run by hand, as root,
  * where nothing else traces.
  */
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -219,7 +221,140 @@ static void instances(void) {
     CHECK(chown(OWN "trace", 0, 5) == 0 && stat(OWN "trace", &st) == 0 && st.st_gid == 5);
 }
 
-int main(void) {
+/* Whether a set of threads has this one. */
+static int lists(const char *name, pid_t pid) {
+    char line[32];
+    snprintf(line, sizeof line, "\n%d\n", pid);
+    char *text = get(name);
+    return strncmp(text, line + 1, strlen(line + 1)) == 0 || strstr(text, line) != NULL;
+}
+
+static int put_number(const char *name, int number) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", number);
+    return put(name, text);
+}
+
+/* How many lines of the trace have `one` and `other`. */
+static int lines_with(const char *one, const char *other) {
+    int found = 0;
+    char *rest = get("trace");
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        found += strstr(line, one) != NULL && strstr(line, other) != NULL;
+    return found;
+}
+
+/* What a thread in both sets does is left out; a switch is not, as one of its threads is in neither. */
+static void switches(void) {
+    pid_t pid = fork();
+    if (pid == 0)
+        for (;;) usleep(5000);
+    CHECK(strcmp(get("set_event_pid"), "") == 0 && strcmp(get("set_event_notrace_pid"), "") == 0);
+    CHECK(put_number("set_event_pid", pid) == 0 && put_number("set_event_notrace_pid", pid) == 0);
+    CHECK(put("trace", "") == 0 && put("events/sched/sched_switch/enable", "1") == 0);
+    CHECK(put("events/sched/sched_waking/enable", "1") == 0);
+    char prev[32], next[32];
+    snprintf(prev, sizeof prev, "prev_pid=%d ", pid);
+    snprintf(next, sizeof next, "next_pid=%d ", pid);
+    for (int n = 0; n < 100 && lines_with("sched_switch: ", prev) < 4; n++) usleep(50000);
+    CHECK(put("set_event", "") == 0);
+    int from = lines_with("sched_switch: ", prev), to = lines_with("sched_switch: ", next);
+    CHECK(from >= 3 && to >= 3 && lines_with("sched_switch: ", "") == from + to);
+    CHECK(!has("trace", "sched_waking: "));
+    /* In the second set alone it is the same, and other threads' are recorded. */
+    CHECK(put("set_event_pid", "") == 0 && put("set_event", "sched:sched_switch") == 0);
+    CHECK(put("trace", "") == 0);
+    for (int n = 0; n < 100 && lines_with("sched_switch: ", prev) < 4; n++) usleep(50000);
+    CHECK(put("set_event", "") == 0 && lines_with("sched_switch: ", prev) >= 3);
+    CHECK(put("set_event_notrace_pid", "") == 0 && put("trace", "") == 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+/* Threads that are made are in the set of who made them, until they are no more. */
+static void forks(void) {
+    int ends[2];
+    char byte;
+    fflush(stdout);
+    CHECK(pipe(ends) == 0 && put("options/event-fork", "1") == 0);
+    CHECK(put_number("set_event_pid", getpid()) == 0 && put("set_event_notrace_pid", "1") == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        failed = 0;
+        pid_t child = fork();
+        if (child == 0) _exit(read(ends[0], &byte, 1) != 1);
+        CHECK(lists("set_event_pid", getpid()) && lists("set_event_pid", child));
+        CHECK(write(ends[1], "x", 1) == 1);
+        is_over(child);
+        for (int ms = 0; ms < 3000 && lists("set_event_pid", child); ms += 10) usleep(10000);
+        CHECK(!lists("set_event_pid", child) && lists("set_event_pid", getpid()));
+        fflush(stdout);
+        _exit(failed != 0);
+    }
+    CHECK(lists("set_event_pid", pid));
+    is_over(pid);
+    for (int ms = 0; ms < 3000 && lists("set_event_pid", pid); ms += 10) usleep(10000);
+    CHECK(!lists("set_event_pid", pid) && lists("set_event_pid", getpid()));
+    CHECK(strcmp(get("set_event_notrace_pid"), "1\n") == 0 && put("set_event_notrace_pid", "") == 0);
+    /* Many at a time. */
+    pid_t pids[40];
+    for (int n = 0; n < 40; n++)
+        if ((pids[n] = fork()) == 0) {
+            for (int i = 0; i < 20; i++) {
+                pid_t child = fork();
+                if (child == 0) _exit(0);
+                waitpid(child, NULL, 0);
+            }
+            _exit(0);
+        }
+    for (int n = 0; n < 40; n++) is_over(pids[n]);
+    char own[16];
+    snprintf(own, sizeof own, "%d\n", getpid());
+    for (int ms = 0; ms < 3000 && strcmp(get("set_event_pid"), own) != 0; ms += 10) usleep(10000);
+    CHECK(strcmp(get("set_event_pid"), own) == 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* A call that has loaded a program returns, and so does the one that made the thread. */
+static void returns(void) {
+    static const char *const by[] = {"execve", "execveat"};
+    CHECK(put("events/syscalls/sys_exit_execve/enable", "1") == 0);
+    CHECK(put("events/syscalls/sys_exit_execveat/enable", "1") == 0);
+    CHECK(put("events/syscalls/sys_exit_clone/enable", "1") == 0);
+    CHECK(put("events/raw_syscalls/sys_exit/enable", "1") == 0);
+    for (int n = 0; n < 2; n++) {
+        CHECK(put("trace", "") == 0);
+        pid_t pid = fork();
+        char *args[] = {"traced", "nothing", NULL}, *none[] = {NULL};
+        if (pid == 0) {
+            if (n == 0) execve("/proc/self/exe", args, none);
+            syscall(SYS_execveat, AT_FDCWD, "/proc/self/exe", args, none, 0);
+            _exit(1);
+        }
+        is_over(pid);
+#ifdef __x86_64__
+        /* The kernel says that it was this one. */
+        const char *name = by[0];
+        int number = SYS_execve;
+#else
+        const char *name = by[n];
+        int number = n == 0 ? SYS_execve : SYS_execveat;
+#endif
+        char named[32], numbered[32];
+        snprintf(named, sizeof named, ": sys_%s -> 0x0", name);
+        snprintf(numbered, sizeof numbered, ": sys_exit: NR %d = 0", number);
+        CHECK(lines_with(named, "") == 1 && lines_with(numbered, "") == 1);
+        CHECK(lines_with(": sys_exit: NR -1 ", "") == 0);
+        /* In the child and, with another result, in this process. */
+        CHECK(lines_with(": sys_clone -> ", "") == 2 && lines_with(": sys_clone -> 0x0", "") == 1);
+    }
+    CHECK(put("set_event", "") == 0 && put("options/event-fork", "0") == 0);
+    CHECK(put("set_event_pid", "") == 0 && put("trace", "") == 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "nothing") == 0) return 0;
     mount("nodev", ROOT, "tracefs", 0, NULL);
     CHECK(mkdir(OWN, 0755) == 0);
     markers();
@@ -228,6 +363,9 @@ int main(void) {
     snapshots();
     settings();
     instances();
+    switches();
+    forks();
+    returns();
     CHECK(rmdir(OWN) == 0);
     return report();
 }

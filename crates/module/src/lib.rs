@@ -41,6 +41,8 @@
 //!   `int`, `uint`, `long`, `ulong`, `ullong`, `hexint`, `charp`, `string`, `array of ...`.
 //! * [`.limen.faults`](FAULTS): which of its instructions may fault, entries of three words: the first, the
 //!   address behind the last, and where to go on then, all in the same part.
+//! * [`.limen.formats`](FORMATS): texts to which its records in traces refer, a pointer to each, which is
+//!   changed to the copy that the kernel keeps ([`Format`]).
 //! * [`__patchable_function_entries`](SITES): where functions can be traced, if it was compiled so.
 //! * Sections whose names begin with `.init` are freed when `init` has run; `.data..ro_after_init` is
 //!   read-only from then on. No section may be written and executed, be for threads, or need an alignment
@@ -90,4 +92,4 @@ pub use params::{BadParameter, Parameter, Parameters, Type, Unused};
 pub use read::MAX_NAME;
 pub use sites::{SITES, Traceable, Tracing, WayOf};
 pub use symbols::{Symbol, Symbols};
-pub use tables::{EXPORTS, Export, FAULTS, MayFault, PARAMETERS};
+pub use tables::{EXPORTS, Export, FAULTS, FORMATS, Format, MayFault, PARAMETERS};

@@ -11,7 +11,7 @@ use crate::params::Parameters;
 use crate::read::{push, room};
 use crate::sites::{self, Traceable, Tracing};
 use crate::symbols::{Named, Symbols};
-use crate::tables::{self, Export, MayFault};
+use crate::tables::{self, Export, Format, MayFault};
 use crate::{Error, Fault};
 
 /// What the kernel and modules export.
@@ -54,6 +54,8 @@ pub struct Linked<O> {
     pub exports: Vec<Export>,
     /// Which of its instructions may fault, by address.
     pub faults: Vec<MayFault>,
+    /// Texts to which its records in traces refer.
+    pub formats: Vec<Format>,
     /// What can be set.
     pub parameters: Parameters,
     /// How many veneers its branches use.
@@ -105,6 +107,7 @@ pub fn link<'a, M: Machine, E: Exports>(
     let exports = tables::exports(object, layout, linker.parts)?;
     let parameters = tables::parameters(object, info, layout, linker.parts)?;
     let faults = tables::faults(object, layout, linker.parts)?;
+    let formats = tables::formats(object, layout, linker.parts)?;
     let (sites, untraceable) = match exports_of.tracing() {
         Some(tracing) => sites::make(object, layout, linker.parts, &tracing)?,
         None => (Vec::new(), 0),
@@ -116,6 +119,7 @@ pub fn link<'a, M: Machine, E: Exports>(
         symbols,
         exports,
         faults,
+        formats,
         parameters,
         veneers,
         sites,

@@ -1,11 +1,11 @@
-//! The module's own tables: what it exports, its parameters, and which of its instructions may fault. They
-//! are arrays of words that relocations have filled.
+//! The module's own tables: what it exports, its parameters, which of its instructions may fault, and the
+//! texts that its records in traces refer to. They are arrays of words that relocations have filled.
 
 use alloc::vec::Vec;
 
 use crate::Error;
 use crate::info::Info;
-use crate::layout::Layout;
+use crate::layout::{Layout, Place};
 use crate::machine::{Class, Machine};
 use crate::memory::{Parts, Span, at_mut, locate, name_at};
 use crate::object::Object;
@@ -18,6 +18,8 @@ pub const EXPORTS: &str = ".limen.exports";
 pub const PARAMETERS: &str = ".limen.params";
 /// The section of instructions that may fault.
 pub const FAULTS: &str = ".limen.faults";
+/// The section of texts to which records in traces refer.
+pub const FORMATS: &str = ".limen.formats";
 
 /// A symbol that a module exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +43,36 @@ pub struct MayFault {
     pub to: u64,
 }
 
-/// Calls `take` with each entry of the sections called `name`, each of `N` words; it returns what is wrong.
+/// A text to which records in traces refer: they may be read when the module has gone, so the kernel keeps
+/// a copy, and the module is told where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The text, in the module's constants.
+    pub text: Span,
+    /// The module's pointer to it.
+    pointer: Place,
+    class: Class,
+}
+
+impl Format {
+    /// The module's pointer is to `address` from now on.
+    pub fn point_to(&self, parts: &mut Parts<'_>, address: u64) {
+        let bytes = address.to_le_bytes();
+        let bytes = &bytes[..self.class.word()];
+        if let Some(pointer) = at_mut(parts, self.pointer).get_mut(..bytes.len()) {
+            pointer.copy_from_slice(bytes);
+        }
+    }
+}
+
+/// Calls `take` with the place and the words of each entry of the sections called `name`, each of `N` words;
+/// it returns what is wrong.
 fn entries<'a, M: Machine, const N: usize>(
     object: &Object<'a, M>,
     layout: &Layout,
     parts: &mut Parts<'_>,
     name: &str,
-    mut take: impl FnMut(&Parts<'_>, [u64; N]) -> Result<(), Failed>,
+    mut take: impl FnMut(&Parts<'_>, Place, [u64; N]) -> Result<(), Failed>,
 ) -> Result<(), Error<'a>> {
     let word = M::CLASS.word();
     for (index, section) in object.sections().iter().enumerate() {
@@ -75,7 +100,11 @@ fn entries<'a, M: Machine, const N: usize>(
                 }
                 .unwrap_or(0)
             });
-            take(parts, words).map_err(|failed| match failed {
+            let own = Place {
+                part: place.part,
+                offset: place.offset + (entry * N * word) as u64,
+            };
+            take(parts, own, words).map_err(|failed| match failed {
                 Failed::Entry(what) => wrong(what),
                 Failed::NoMemory => Error::NoMemory,
             })?;
@@ -103,7 +132,8 @@ pub(crate) fn exports<'a, M: Machine>(
     parts: &mut Parts<'_>,
 ) -> Result<Vec<Export>, Error<'a>> {
     let mut exports = Vec::new();
-    entries(object, layout, parts, EXPORTS, |parts, [name, address, flags]| {
+    entries(object, layout, parts, EXPORTS, |parts, _, words| {
+        let [name, address, flags] = words;
         let name = name_at(layout, parts, name).ok_or(Failed::Entry("has a bad name"))?;
         let place = locate(layout, parts, M::code_address(address), 1);
         if place.is_none_or(|place| place.part.is_init()) {
@@ -131,7 +161,7 @@ pub(crate) fn faults<'a, M: Machine>(
     parts: &mut Parts<'_>,
 ) -> Result<Vec<MayFault>, Error<'a>> {
     let mut faults: Vec<MayFault> = Vec::new();
-    entries(object, layout, parts, FAULTS, |parts, [from, until, to]| {
+    entries(object, layout, parts, FAULTS, |parts, _, [from, until, to]| {
         let text = |address, size| {
             let place = locate(layout, parts, address, size)?;
             place.part.is_text().then_some(place.part)
@@ -149,6 +179,24 @@ pub(crate) fn faults<'a, M: Machine>(
     Ok(faults)
 }
 
+/// Reads the texts to which records in traces refer: a pointer to each.
+pub(crate) fn formats<'a, M: Machine>(
+    object: &Object<'a, M>,
+    layout: &Layout,
+    parts: &mut Parts<'_>,
+) -> Result<Vec<Format>, Error<'a>> {
+    let mut formats = Vec::new();
+    entries(object, layout, parts, FORMATS, |parts, pointer, [text]| {
+        let format = Format {
+            text: name_at(layout, parts, text).ok_or(Failed::Entry("has a bad text"))?,
+            pointer,
+            class: M::CLASS,
+        };
+        Ok(push(&mut formats, format)?)
+    })?;
+    Ok(formats)
+}
+
 /// Reads the parameters: name, variable, number of values or null, elements, mode in sysfs.
 pub(crate) fn parameters<'a, M: Machine>(
     object: &Object<'a, M>,
@@ -158,7 +206,7 @@ pub(crate) fn parameters<'a, M: Machine>(
 ) -> Result<Parameters, Error<'a>> {
     let types = info.types()?;
     let mut list = Vec::new();
-    entries(object, layout, parts, PARAMETERS, |parts, words| {
+    entries(object, layout, parts, PARAMETERS, |parts, _, words| {
         let [name, variable, count, elements, mode] = words;
         let name = name_at(layout, parts, name).ok_or(Failed::Entry("has a bad name"))?;
         let text = name.bytes(parts);

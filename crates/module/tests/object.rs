@@ -443,6 +443,33 @@ fn exported_symbols() {
 }
 
 #[test]
+fn kept_texts() {
+    let with = |text: &[u8]| {
+        let mut w = usual();
+        let strings = w.section(".rodata.str", A, 1, text);
+        let table = w.section(".limen.formats", A | W, 8, &[0; 16]);
+        let string = w.symbol("", LOCAL, SECTION, strings, 0);
+        for entry in 0..2 {
+            w.relocate(table, entry * 8, 1, string, 4 * entry as i64);
+        }
+        let loaded = load::<X86_64>(&w.build(), from(BASE), Kernel::default());
+        loaded.map(|m| (m, table))
+    };
+    let (mut m, table) = with(b"a%d\0b%s\n\0").unwrap();
+    m.with(|linked, parts| {
+        let texts: Vec<_> = linked.formats.iter().map(|one| one.text.bytes(parts)).collect();
+        assert_eq!(texts, [b"a%d".as_slice(), b"b%s\n"]);
+        linked.formats[1].point_to(parts, 0x1234_5678_9abc);
+    });
+    let at = m.address(table);
+    assert_eq!(m.at(at + 8, 8), 0x1234_5678_9abc_u64.to_le_bytes());
+    assert_ne!(m.at(at, 8), [0; 8]);
+    let told = |r: Result<(Loaded, usize), (String, u16)>| r.err().unwrap().0;
+    assert!(told(with(b"a%d\0\0")).contains("bad text"));
+    assert!(told(with(b"a%d\0b")).contains("bad text"));
+}
+
+#[test]
 fn exit_stays() {
     let mut w = Writer::module::<X86_64>();
     let init = w.section(".init.text", A | X, 16, &[0x90; 50]);

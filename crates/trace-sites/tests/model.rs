@@ -107,10 +107,8 @@ impl Model {
         }
         let busy = self.confined(&wanted).iter().any(|&site| {
             self.answer(site).iter().any(|other| {
-                let two = |one: bool, other: bool| one && other;
-                other.ops != ops
-                    && (two(kind.ip_modify, other.kind.ip_modify)
-                        || two(kind.direct.is_some(), other.kind.direct.is_some()))
+                let only = |kind: &Kind| kind.ip_modify || kind.direct.is_some();
+                other.ops != ops && only(&kind) && only(&other.kind)
             })
         });
         if busy && !wanted.all {

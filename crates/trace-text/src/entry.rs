@@ -19,12 +19,16 @@ impl Kind {
     pub const STACK: Self = Self(4);
     /// A marker.
     pub const PRINT: Self = Self(5);
+    /// Text of the kernel: where its format is, and the arguments.
+    pub const BPRINT: Self = Self(6);
     /// A function returned.
     pub const GRAPH_RETURN: Self = Self(10);
     /// A function was called that is to return.
     pub const GRAPH_ENTRY: Self = Self(11);
     /// A chain of calls of a program.
     pub const USER_STACK: Self = Self(12);
+    /// Text of the kernel that is always the same: where it is.
+    pub const BPUTS: Self = Self(14);
     /// A binary marker.
     pub const RAW_DATA: Self = Self(18);
     /// The last number that is not an event's.

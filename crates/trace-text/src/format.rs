@@ -14,6 +14,8 @@ enum Is {
     Bytes(usize, bool),
     /// An array without a length, of elements like the last.
     Rest,
+    /// The same, of `u32`.
+    Words,
     /// Eight `unsigned long`.
     Eight,
 }
@@ -41,7 +43,23 @@ const EIGHT: &str = "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=
                      (void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]";
 
 /// All of them, by name.
-pub const ALL: [Fixed; 7] = [
+pub const ALL: [Fixed; 9] = [
+    Fixed {
+        name: "bprint",
+        kind: Kind::BPRINT,
+        fields: &[
+            ("unsigned long ip", Is::Long),
+            ("const char * fmt", Is::Long),
+            ("u32 buf[]", Is::Words),
+        ],
+        print: "\"%ps: %s\", (void *)REC->ip, REC->fmt",
+    },
+    Fixed {
+        name: "bputs",
+        kind: Kind::BPUTS,
+        fields: &[("unsigned long ip", Is::Long), ("const char * str", Is::Long)],
+        print: "\"%ps: %s\", (void *)REC->ip, REC->str",
+    },
     Fixed {
         name: "funcgraph_entry",
         kind: Kind::GRAPH_ENTRY,
@@ -135,6 +153,7 @@ impl Fixed {
                 Is::Long => (long, long, false),
                 Is::Bytes(size, signed) => (size.max(1), size, signed),
                 Is::Rest => (long, 0, false),
+                Is::Words => (4, 0, false),
                 Is::Eight => (long, 8 * long, false),
             };
             at = at.next_multiple_of(align);

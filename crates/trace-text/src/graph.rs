@@ -1,8 +1,8 @@
 //! The text of `function_graph`: calls and returns, nested, with durations.
 
-use crate::entry::{COMMON, GraphEntry, GraphReturn, LONG};
+use crate::entry::{GraphEntry, GraphReturn};
 use crate::line::{self, Style};
-use crate::{Entry, Kind, World, latency, symbol};
+use crate::{Entry, Form, Kind, World, latency, symbol_in};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -252,7 +252,7 @@ impl Graph {
         }
         self.duration(Some(end.return_time.wrapping_sub(end.call_time)), style, out)?;
         indent(call.depth, out)?;
-        symbol(style.world, style.options, call.func, out)?;
+        symbol_in(Form::Module, style.world, style.options, call.func, out)?;
         out.write_str("();")?;
         if self.returns() {
             out.write_str(" /*")?;
@@ -276,7 +276,7 @@ impl Graph {
         }
         self.duration(None, style, out)?;
         indent(call.depth, out)?;
-        symbol(style.world, style.options, call.func, out)?;
+        symbol_in(Form::Module, style.world, style.options, call.func, out)?;
         out.write_str("() {\n")
     }
 
@@ -293,7 +293,7 @@ impl Graph {
             out.write_str(" /*")?;
             if names {
                 out.write_char(' ')?;
-                symbol(style.world, style.options, end.func, out)?;
+                symbol_in(Form::Module, style.world, style.options, end.func, out)?;
             }
             self.returned(end, out)?;
             out.write_str(" */")?;
@@ -340,8 +340,8 @@ impl Graph {
             indent(depth + 1, out)?;
         }
         let mut text = String::new();
-        if entry.common.kind == Kind::PRINT {
-            line::text(entry.text(COMMON + LONG), &mut text)?;
+        if line::is_text(entry) {
+            line::message(entry, style.world, &mut text)?;
         } else {
             line::body(entry, style, &mut text)?;
         }

@@ -1,7 +1,7 @@
 //! A line of `trace`: the columns in front, and what the fixed kinds of records say.
 
 use crate::entry::{COMMON, LONG};
-use crate::{Common, Entry, Flags, Kind, Options, World, latency, symbol};
+use crate::{Common, Entry, Flags, Kind, Options, World, binary, latency, symbol};
 use core::fmt::{self, Write};
 
 /// How a time is shown.
@@ -133,14 +133,14 @@ fn context(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) -> fmt::Re
 /// The lines of an event.
 pub fn line(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) -> fmt::Result {
     let options = style.options;
-    if options.contains(Options::PRINTK_MSG_ONLY) && entry.common.kind == Kind::PRINT {
-        return text(entry.text(COMMON + LONG), out);
+    if options.contains(Options::PRINTK_MSG_ONLY) && is_text(entry) {
+        return message(entry, style.world, out);
     }
     if options.contains(Options::HEX) {
-        return numbers(entry, options, true, out);
+        return numbers(entry, style, true, out);
     }
     if options.contains(Options::RAW) {
-        return numbers(entry, options, false, out);
+        return numbers(entry, style, false, out);
     }
     if options.contains(Options::CONTEXT_INFO) {
         if options.contains(Options::LATENCY_FMT) {
@@ -163,6 +163,24 @@ pub(crate) fn text(bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     Ok(())
 }
 
+/// Whether it is text of a program or of the kernel.
+pub(crate) fn is_text(entry: &Entry<'_>) -> bool {
+    [Kind::PRINT, Kind::BPRINT, Kind::BPUTS].contains(&entry.common.kind)
+}
+
+/// That text.
+pub(crate) fn message(entry: &Entry<'_>, world: &dyn World, out: &mut dyn Write) -> fmt::Result {
+    if entry.common.kind == Kind::PRINT {
+        return text(entry.text(COMMON + LONG), out);
+    }
+    let address = entry.long(COMMON + LONG);
+    match (world.text(address), entry.common.kind) {
+        (None, _) => writeln!(out, "(unknown text at {address:#x})"),
+        (Some(known), Kind::BPRINT) => binary::write(known, entry.rest(COMMON + 2 * LONG), out),
+        (Some(known), _) => text(known, out),
+    }
+}
+
 /// What an event says, with the line's end.
 pub(crate) fn body(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) -> fmt::Result {
     let (world, options) = (style.world, style.options);
@@ -176,10 +194,10 @@ pub(crate) fn body(entry: &Entry<'_>, style: &Style<'_>, out: &mut dyn Write) ->
             }
             out.write_char('\n')
         }
-        Kind::PRINT => {
+        Kind::PRINT | Kind::BPRINT | Kind::BPUTS => {
             symbol(world, options, entry.long(COMMON), out)?;
             out.write_str(": ")?;
-            text(entry.text(COMMON + LONG), out)
+            message(entry, world, out)
         }
         Kind::RAW_DATA => raw_data(entry, out),
         Kind::STACK => stack(entry, COMMON.next_multiple_of(LONG) + LONG, style, out),
@@ -233,7 +251,8 @@ fn stack(entry: &Entry<'_>, at: usize, style: &Style<'_>, out: &mut dyn Write) -
 }
 
 /// An event as numbers.
-fn numbers(entry: &Entry<'_>, options: Options, hex: bool, out: &mut dyn Write) -> fmt::Result {
+fn numbers(entry: &Entry<'_>, style: &Style<'_>, hex: bool, out: &mut dyn Write) -> fmt::Result {
+    let (world, options) = (style.world, style.options);
     if options.contains(Options::CONTEXT_INFO) {
         let (pid, cpu, time) = (entry.common.pid, entry.cpu, entry.time);
         if hex {
@@ -252,6 +271,10 @@ fn numbers(entry: &Entry<'_>, options: Options, hex: bool, out: &mut dyn Write) 
         Kind::PRINT => {
             write!(out, "# {:x} ", entry.long(COMMON))?;
             text(entry.text(COMMON + LONG), out)
+        }
+        Kind::BPRINT | Kind::BPUTS if !hex => {
+            write!(out, ": {:x} : ", entry.long(COMMON))?;
+            message(entry, world, out)
         }
         Kind::RAW_DATA => raw_data(entry, out),
         kind => {

@@ -50,17 +50,20 @@ bitflags! {
         const FUNCTION = 1 << 20;
         /// Behind every event comes the kernel's stack.
         const STACKTRACE = 1 << 21;
+        /// Text of the kernel is recorded.
+        const PRINTK = 1 << 22;
     }
 }
 
 /// Names in the order in which `trace_options` shows them.
-pub const NAMES: [(&str, Options); 22] = [
+pub const NAMES: [(&str, Options); 23] = [
     ("print-parent", Options::PRINT_PARENT),
     ("sym-offset", Options::SYM_OFFSET),
     ("sym-addr", Options::SYM_ADDR),
     ("verbose", Options::VERBOSE),
     ("raw", Options::RAW),
     ("hex", Options::HEX),
+    ("trace_printk", Options::PRINTK),
     ("annotate", Options::ANNOTATE),
     ("printk-msg-only", Options::PRINTK_MSG_ONLY),
     ("context-info", Options::CONTEXT_INFO),
@@ -82,6 +85,7 @@ pub const NAMES: [(&str, Options); 22] = [
 impl Options {
     /// What is on in a new instance.
     pub const DEFAULT: Self = Self::PRINT_PARENT
+        .union(Self::PRINTK)
         .union(Self::ANNOTATE)
         .union(Self::CONTEXT_INFO)
         .union(Self::RECORD_CMD)
@@ -91,7 +95,7 @@ impl Options {
         .union(Self::FUNCTION);
 
     /// Those that only the top instance has.
-    pub const TOP_ONLY: Self = Self::RECORD_CMD.union(Self::PRINTK_MSG_ONLY);
+    pub const TOP_ONLY: Self = Self::RECORD_CMD.union(Self::PRINTK_MSG_ONLY).union(Self::PRINTK);
 
     /// The option with this name.
     pub fn named(name: &str) -> Option<Self> {

@@ -6,21 +6,21 @@ use limen_trace_text::graph::{Graph, GraphOptions};
 use limen_trace_text::head::Head;
 use limen_trace_text::line::{self, Style, Time};
 use limen_trace_text::options::{NAMES, parse};
-use limen_trace_text::{Common, Entry, Flags, Kind, Options, World};
+use limen_trace_text::{Common, Entry, Flags, Form, Kind, Options, World};
 use std::fmt;
 
 /// A kernel with two functions and two threads.
 struct Model;
 
 impl World for Model {
-    fn symbol(&self, address: u64, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn symbol(&self, address: u64, form: Form, out: &mut dyn fmt::Write) -> fmt::Result {
         let name = match address & !0xff {
             0x1000 => "schedule",
             0x2000 => "sys_read",
             _ => return write!(out, "{address:#x}"),
         };
         out.write_str(name)?;
-        if offset {
+        if form == Form::Offset {
             write!(out, "+{:#x}", address & 0xff)
         } else {
             Ok(())
@@ -38,6 +38,9 @@ impl World for Model {
     }
     fn tgid(&self, pid: i32) -> Option<i32> {
         (pid == 7).then_some(6)
+    }
+    fn text(&self, address: u64) -> Option<&[u8]> {
+        (address == 0x3000).then_some(b"woke %s-%d\n")
     }
     fn event(&self, entry: &Entry<'_>, out: &mut dyn fmt::Write) -> Result<bool, fmt::Error> {
         if entry.common.kind == Kind(300) {
@@ -105,6 +108,37 @@ fn functions() {
     assert_eq!(shown(usual | Options::RAW), "7 1 12345678900 1000 2012\n");
     let addresses = shown((usual - Options::CONTEXT_INFO) | Options::SYM_ADDR);
     assert!(addresses.starts_with("schedule <0") && addresses.contains("1000> <-sys_read <"));
+}
+
+#[test]
+fn text_of_the_kernel() {
+    let at = |ip: usize, text: usize| [ip.to_ne_bytes(), text.to_ne_bytes()].concat();
+    let mut packed = at(0x1000, 0x3000);
+    packed.extend(b"bash\0\0\0\0");
+    packed.extend(12i32.to_ne_bytes());
+    let shown = |kind, body: &[u8], options| {
+        let mut data = record(kind, 7, Flags::empty(), &[]);
+        data.extend(body);
+        line_of(&data, &style(options))
+    };
+    let bare = Options::DEFAULT - Options::CONTEXT_INFO;
+    assert_eq!(shown(Kind::BPRINT, &packed, bare), "schedule: woke bash-12\n");
+    assert_eq!(
+        shown(Kind::BPUTS, &at(0x1000, 0x3000), bare),
+        "schedule: woke %s-%d\n"
+    );
+    assert_eq!(
+        shown(Kind::BPUTS, &at(0x1000, 0x3001), bare),
+        "schedule: (unknown text at 0x3001)\n"
+    );
+    assert_eq!(
+        shown(Kind::BPRINT, &packed, bare | Options::PRINTK_MSG_ONLY),
+        "woke bash-12\n"
+    );
+    assert_eq!(
+        shown(Kind::BPRINT, &packed, bare | Options::RAW),
+        ": 1000 : woke bash-12\n"
+    );
 }
 
 #[test]

@@ -123,6 +123,7 @@ owed! {
 owed! {
     /// Of a program that begins: entry point, stack pointer.
     Frame::new_user => fn(usize, usize) -> Frame;
+    Frame::begin_program => fn(&mut Frame, usize, usize);
     Frame::ip => fn(&Frame) -> usize;
     Frame::set_ip => fn(&mut Frame, usize);
     Frame::sp => fn(&Frame) -> usize;

@@ -9,7 +9,8 @@
 //! * [`boot`]: what is traced from boot;
 //! * [`function`]: the tracer of that name, which records calls ([`guard`]: but not its own);
 //! * [`threads`]: whose calls are recorded;
-//! * [`outside`]: functions of modules as tracers, and called directly;
+//! * [`outside`]: functions of modules as tracers, and called directly ([`direct`], [`inside`]: but not by
+//!   itself);
 //! * [`patch`]: functions that run instead of others;
 //! * [`probes`]: what else is done when functions are called;
 //! * [`profile`]: how often functions are called;
@@ -21,9 +22,12 @@
 #![deny(unsafe_code)]
 
 pub mod boot;
+pub mod direct;
 pub mod function;
 pub mod graph;
 mod guard;
+#[allow(unsafe_code, reason = "a list on a thread's stack")]
+mod inside;
 pub mod modules;
 pub mod names;
 pub mod ops;

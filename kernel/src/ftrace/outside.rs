@@ -1,6 +1,7 @@
 //! Tracers that are functions of modules: called as the kernel's own are ([`Handler`]), or with what the
-//! traced function was called with ([`Direct`]).
+//! traced function was called with ([`direct`]).
 
+use super::direct::{self, Direct};
 use super::guard::Guard;
 use super::modules::Copy;
 use super::names;
@@ -52,18 +53,11 @@ impl Registers<'_> {
 /// the registers. Preemption is off; it may be in any context, an NMI as well, and must not sleep.
 pub type Handler = extern "C" fn(usize, usize, usize, &mut Registers<'_>);
 
-/// Is called with the function's arguments, as many as are in registers; in the context of a [`Handler`].
-pub type Direct = extern "C" fn(usize, usize, usize, usize, usize, usize, usize, usize);
-
-/// What is called.
-enum Call {
-    Handler(Handler, usize),
-    Direct(Direct),
-}
-
 /// What a target needs to call a module's function.
 pub struct Outside {
-    call: Call,
+    handler: Handler,
+    /// The tracer's own word.
+    own: usize,
     guard: Guard,
     /// It was to end, and there was no memory to take it out of the sites.
     ended: AtomicBool,
@@ -76,15 +70,8 @@ extern "C" fn met(ip: usize, parent: usize, target: &Target, entry: &Entry) {
     let Some(_inside) = outside.guard.enter() else {
         return;
     };
-    if outside.ended.load(Relaxed) {
-        return;
-    }
-    match &outside.call {
-        Call::Handler(handler, own) => handler(ip, parent, *own, &mut Registers { target, entry }),
-        Call::Direct(direct) => {
-            let [a, b, c, d, e, f, g, h] = core::array::from_fn(|n| entry.arg(n).unwrap_or(0));
-            direct(a, b, c, d, e, f, g, h);
-        }
+    if !outside.ended.load(Relaxed) {
+        (outside.handler)(ip, parent, outside.own, &mut Registers { target, entry });
     }
 }
 
@@ -108,9 +95,10 @@ fn sweep() {
     }
 }
 
-fn target(call: Call, kind: Kind) -> Arc<Target> {
+fn target(handler: Handler, own: usize, kind: Kind) -> Arc<Target> {
     let outside = Outside {
-        call,
+        handler,
+        own,
         guard: Guard::new(),
         ended: AtomicBool::new(false),
     };
@@ -155,22 +143,14 @@ impl Tracer {
             ip_modify,
             direct: None,
         };
-        Self::begin(word, target(Call::Handler(handler, own), kind))
+        Self::begin(word, target(handler, own, kind))
     }
 
     /// `direct`, at this address, is called with the arguments of the one function that `word` names, after
     /// its tracers. `ENOENT`: there is none; `EINVAL`: there are several, or `word`; `EBUSY`: it has such a
     /// call already; `ENOMEM`. May sleep.
     pub fn direct(word: &[u8], direct: Direct) -> Result<Self, Errno> {
-        Self::begin(word, target(Call::Direct(direct), Self::kind_of(direct)))
-    }
-
-    fn kind_of(direct: Direct) -> Kind {
-        Kind {
-            regs: false,
-            ip_modify: false,
-            direct: Some(direct as *const () as usize),
-        }
+        Self::begin(word, Arc::new(direct::target(direct)))
     }
 
     fn begin(word: &[u8], target: Arc<Target>) -> Result<Self, Errno> {
@@ -186,30 +166,42 @@ impl Tracer {
         Ok(Self { registered, target })
     }
 
-    /// Another function is called from now on; when this returns no CPU is in the former. No call is without
-    /// one of them. `EINVAL`: it is no direct call; `ENOMEM`: it is the former. May sleep.
-    pub fn modify(&mut self, direct: Direct) -> Result<(), Errno> {
+    /// Another function is called from now on; no call is without one of them. Until the result has settled
+    /// the former may still run. `EINVAL`: it is no direct call; `ENOMEM`: it is the former. May sleep.
+    pub fn modify(&mut self, direct: Direct) -> Result<Former, Errno> {
         if self.target.kind().direct.is_none() {
             return Err(Errno::EINVAL);
         }
-        let new = target(Call::Direct(direct), Self::kind_of(direct));
+        let new = Arc::new(direct::target(direct));
         ops::replace(&self.registered, new.clone())?;
-        self.target = new;
-        Ok(())
+        Ok(Former(core::mem::replace(&mut self.target, new)))
     }
 
-    /// It ends: when this returns no CPU is in its function. May sleep.
+    /// It ends: when this returns nobody is in its function. May sleep, as long as that does if it is called
+    /// directly.
     pub fn end(self) {
-        let Err((registered, _)) = ops::remove(self.registered) else {
-            return;
-        };
-        if let Data::Outside(outside) = &self.target.data {
-            outside.ended.store(true, Relaxed);
+        if let Err((registered, _)) = ops::remove(self.registered) {
+            match &self.target.data {
+                Data::Outside(outside) => outside.ended.store(true, Relaxed),
+                _ => direct::end(&self.target),
+            }
+            rcu::synchronize();
+            let mut left = LEFT.lock();
+            if room(&mut *left, 1).is_ok() {
+                left.push(registered);
+            }
         }
-        rcu::synchronize();
-        let mut left = LEFT.lock();
-        if room(&mut *left, 1).is_ok() {
-            left.push(registered);
-        }
+        direct::settle(&self.target);
+    }
+}
+
+/// What was called directly before.
+#[must_use]
+pub struct Former(Arc<Target>);
+
+impl Former {
+    /// When this returns nobody is in it. May sleep, as long as it does.
+    pub fn settle(self) {
+        direct::settle(&self.0);
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Sites have numbers: those of the image, from 0, then those of modules ([`texts`]).
 
+use super::direct;
 use super::target::{NOTHING, Target};
 use super::texts::{self, Place};
 use crate::arch::patch;
@@ -112,8 +113,8 @@ struct Writing {
 }
 
 /// Each site of `changes`, which are numbers in ascending order, gets its new target. When it returns no CPU
-/// is in a target that has been replaced, and the next call of each function sees its new one. Those that
-/// there are not are left out. Thread; may sleep.
+/// is in a target that has been replaced, but for direct calls, which may sleep; and the next call of each
+/// function sees its new one. Those that there are not are left out. Thread; may sleep.
 /// `ENOMEM`: nothing has changed; `EINVAL`: one needs all registers and is no [`Target::many`].
 pub fn change(changes: &[Change]) -> Result<(), Errno> {
     let bare = |new: &Option<Arc<Target>>| new.as_ref().is_some_and(|new| new.kind().needs_regs());
@@ -185,6 +186,7 @@ pub fn change(changes: &[Change]) -> Result<(), Errno> {
     drop(targets);
     if !former.is_empty() {
         rcu::synchronize();
+        direct::release(former);
     }
     Ok(())
 }
@@ -202,7 +204,7 @@ pub fn forget(sites: Range<usize>) {
     rcu::synchronize();
     for n in sites {
         let former = TARGETS.lock().get_mut(n).and_then(Option::take);
-        drop(former);
+        direct::release(former);
     }
 }
 

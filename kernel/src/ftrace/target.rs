@@ -38,14 +38,20 @@ pub enum Data {
     /// Nothing.
     None,
     /// All of these are called, in this order; and the list of their addresses.
-    #[expect(dead_code, reason = "keeps what `trace_each` reads")]
-    Many(Vec<Arc<Target>>, Vec<usize>),
+    Many(
+        Vec<Arc<Target>>,
+        #[expect(dead_code, reason = "what `trace_each` reads")] Vec<usize>,
+    ),
     /// Calls are recorded.
     Record(super::function::Recorder),
     /// Something is done.
     Probe(super::probes::Probe),
     /// A module's function is called.
     Outside(super::outside::Outside),
+    /// A module's function is called directly.
+    Direct(super::direct::Called),
+    /// The same, at the end of a list.
+    Last(super::direct::Last),
     /// Another function may run instead.
     Patch(super::patch::Replacements),
     /// How often it was called.
@@ -78,9 +84,10 @@ impl Target {
     /// One that calls all of `targets`, in their order, those that are called directly last; with all
     /// registers if one of them needs them. `ENOMEM`.
     pub fn many(mut targets: Vec<Arc<Target>>) -> Result<Self, Errno> {
-        // Stable, and there is one at most.
+        // There is one at most.
         if let Some(direct) = targets.iter().position(|target| target.kind.direct.is_some()) {
-            targets[direct..].rotate_left(1);
+            let last = Arc::new(super::direct::last(targets.remove(direct)));
+            targets.push(last);
         }
         let saves = targets.iter().any(|target| target.kind.needs_regs());
         let mut list = Vec::new();

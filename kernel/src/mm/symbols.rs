@@ -106,6 +106,17 @@ impl Symbol {
         result
     }
 
+    /// Writes its short name alone, without the module that it is of.
+    pub fn write_bare(self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let mut result = None;
+        if let Some(modules) = modules() {
+            modules.find(self.0, &mut |symbol| {
+                result = Some(write!(out, "{}", symbol.name.escape_ascii()));
+            });
+        }
+        result.unwrap_or_else(|| self.write_short(false, out))
+    }
+
     /// Writes it, with how far behind the symbol's beginning it is or without.
     pub fn write(self, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
         if let Some(result) = self.outside(offset, out) {

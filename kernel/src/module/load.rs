@@ -12,6 +12,7 @@ use crate::mm::reserve::{room, room_exact};
 use crate::panic::taint;
 use crate::sync::Mutex;
 use crate::time::now_ns;
+use crate::tracing::printk;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -274,6 +275,7 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<Formed, Errno> {
         symbols,
         exports,
         faults,
+        formats,
         parameters,
         sites,
         untraceable,
@@ -286,6 +288,13 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<Formed, Errno> {
         );
     }
     let functions = traced::functions(&symbols, &sites)?;
+    if !formats.is_empty() {
+        printk::begin()?;
+    }
+    for format in &formats {
+        let kept = printk::keep(format.text.bytes(&parts))?;
+        format.point_to(&mut parts, kept as u64);
+    }
     let mut offered = Vec::new();
     for export in exports.iter() {
         room(&mut offered, 1)?;

@@ -40,7 +40,7 @@ pub use thread::{Task, TaskFlags};
 
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicI8, AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicI8, AtomicPtr, AtomicU8, AtomicU32};
 use limen_entry::WorkWords;
 
 /// The part of a task that entry code and architectures use. It is the first field of `Task`.
@@ -64,6 +64,8 @@ pub struct ThreadInfo {
     /// Which functions it calls while a live patch comes or goes (`livepatch`): `patch::PATCHED`,
     /// `UNPATCHED`; otherwise `UNDEFINED`.
     pub patch_state: AtomicI8,
+    /// The direct calls that it is in, and interrupts on top of it (`ftrace::inside`). Only they change it.
+    pub direct: AtomicPtr<()>,
 }
 
 /// A trace has something of the thread, and its name is to be kept (`tracing::names`).
@@ -82,6 +84,7 @@ impl ThreadInfo {
             returns: returns::Own::new(),
             trace: AtomicU8::new(0),
             patch_state: AtomicI8::new(patch::UNDEFINED),
+            direct: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
 }

@@ -327,7 +327,7 @@ impl Instance {
             Options::from_bits_retain(before).contains(option)
         };
         if option == Options::EVENT_FORK {
-            return super::event::pids::follow_forks(on, turn);
+            return super::event::pids::follow_forks(&self.events.pids, on, turn);
         }
         let was_on = turn();
         if option == Options::COPY_MARKER && was_on != on {

@@ -1,5 +1,6 @@
 //! Markers: what programs write into the trace themselves (`trace_marker`, `trace_marker_raw`).
 
+use super::printk::fill;
 use super::record::common;
 use super::{Instance, all};
 use crate::mm::PAGE_SIZE;
@@ -27,16 +28,17 @@ pub(super) fn copies(begins: bool) {
 /// The place from which markers come: the `ip` of their records.
 #[inline(never)]
 fn tracing_mark_write(instance: &Instance, text: &[u8]) -> bool {
-    let address = tracing_mark_write as *const () as usize;
+    print(instance, tracing_mark_write as *const () as usize, text)
+}
+
+/// Records text that comes from `ip`, of at most [`Instance::marker_room`] bytes, and sees to it that it ends
+/// its line. As [`Instance::record_with`].
+pub(super) fn print(instance: &Instance, ip: usize, text: &[u8]) -> bool {
     let end = !text.ends_with(b"\n");
     let len = LONG + text.len() + usize::from(end) + 1;
     instance.record_with(common(Kind::PRINT, 0), len, |words| {
-        let bytes = address.to_ne_bytes().into_iter().chain(text.iter().copied());
-        let mut bytes = bytes.chain(end.then_some(b'\n'));
-        for word in words {
-            let four = [(); 4].map(|()| bytes.next().unwrap_or(0));
-            word.store(u32::from_ne_bytes(four), Relaxed);
-        }
+        let bytes = ip.to_ne_bytes().into_iter().chain(text.iter().copied());
+        fill(words, bytes.chain(end.then_some(b'\n')));
     })
 }
 

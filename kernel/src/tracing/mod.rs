@@ -14,6 +14,7 @@ pub mod event;
 mod instance;
 pub mod marker;
 pub mod names;
+pub mod printk;
 pub mod read;
 pub mod record;
 mod registry;

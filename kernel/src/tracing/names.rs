@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use limen_linux_abi::Errno;
-use limen_trace_text::{Entry, World};
+use limen_trace_text::{Entry, Form, World};
 
 /// How many names are kept at first.
 const DEFAULT: usize = 128;
@@ -152,17 +152,25 @@ pub fn set_events(events: &'static dyn Events) {
 pub struct Names;
 
 impl World for Names {
-    fn symbol(&self, address: u64, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn symbol(&self, address: u64, form: Form, out: &mut dyn fmt::Write) -> fmt::Result {
         if super::marker::is_marker(address as usize) {
             return out.write_str("tracing_mark_write");
         }
-        crate::trace::symbols::Symbol(address as usize).write_short(offset, out)
+        let symbol = crate::trace::symbols::Symbol(address as usize);
+        match form {
+            Form::Name => symbol.write_bare(out),
+            Form::Module => symbol.write_short(false, out),
+            Form::Offset => symbol.write_short(true, out),
+        }
     }
     fn comm(&self, pid: i32) -> Option<[u8; 16]> {
         known(pid).map(|one| one.comm)
     }
     fn tgid(&self, pid: i32) -> Option<i32> {
         known(pid).map(|one| one.tgid)
+    }
+    fn text(&self, address: u64) -> Option<&[u8]> {
+        super::printk::kept(address as usize)
     }
     fn event(&self, entry: &Entry<'_>, out: &mut dyn fmt::Write) -> Result<bool, fmt::Error> {
         match EVENTS.get() {

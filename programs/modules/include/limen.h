@@ -226,10 +226,11 @@ int limen_regs_get(struct limen_regs *regs, unsigned int n, unsigned long *value
 int limen_regs_set_ip(struct limen_regs *regs, const void *function);
 
 /* A direct call: `direct`, a function, is called whenever the function is that `function` names, before it
- * and with those of its arguments that are in registers, behind its tracers; anywhere, and it must not sleep.
- * What it returns is not used. Errors as above; -LIMEN_EINVAL also if several functions have the name,
- * -LIMEN_EBUSY if one has such a call already. Modifying it leaves no call without one of both, and when it
- * returns the former does not run. It ends by limen_tracer_unregister. */
+ * and with those of its arguments that are in registers, behind its tracers; it may sleep where that may. It
+ * is not called by what it calls itself. What it returns is not used. Errors as above; -LIMEN_EINVAL also if
+ * several functions have the name, -LIMEN_EBUSY if one has such a call already, or a tracer that changes
+ * where it goes. Modifying it leaves no call without one of both, and returns when the former does not run.
+ * It ends by limen_tracer_unregister, which waits for those who are in it. */
 int limen_direct_register(const char *function, const void *direct, struct limen_tracer **tracer);
 int limen_direct_modify(struct limen_tracer *tracer, const void *direct);
 
@@ -238,10 +239,10 @@ int limen_direct_modify(struct limen_tracer *tracer, const void *direct);
  * null: the kernel. `name` is that of available_filter_functions; if several have it `position` says which,
  * from 1, in that order; 0: it is the only one. The last thing that `init` does is to enable the patch, of
  * this module's name, and to return the result: 0, -LIMEN_ENOENT: there is no such function or module;
- * -LIMEN_EBUSY: another patch comes or goes, a tracer changes where the function goes, or threads are on
- * their way out of a module to which a tracer has sent them; -LIMEN_EINVAL, -LIMEN_ENOMEM. Then each thread
- * changes over to the new functions where it is in none of the old ones. The module is used until its patch
- * was disabled (/sys/kernel/livepatch/NAME/enabled), so that its `exit` does nothing. With
+ * -LIMEN_EBUSY: another patch comes or goes, a tracer changes where the function goes, it is called directly, or
+ * threads are on their way out of a module to which a tracer has sent them; -LIMEN_EINVAL, -LIMEN_ENOMEM. Then
+ * each thread changes over to the new functions where it is in none of the old ones. The module is used until
+ * its patch was disabled (/sys/kernel/livepatch/NAME/enabled), so that its `exit` does nothing. With
  * LIMEN_PATCH_REPLACE all other patches are gone when this one is there. */
 struct limen_patch_function {
     const char *object;
@@ -337,6 +338,79 @@ __attribute__((format(printf, 2, 3), unused)) static void limen_log(int level, c
 #define limen_error(...) limen_log(3, __VA_ARGS__)
 #define limen_warning(...) limen_log(4, __VA_ARGS__)
 #define limen_info(...) limen_log(6, __VA_ARGS__)
+
+/* Lines of the trace of /sys/kernel/tracing, which say of what function they are; text without numbers; and
+ * text with a format, of which the trace gets the arguments, so that recording it is quick. A constant format
+ * is kept by the kernel when the module is loaded, for those who read the trace later: up to 512 characters,
+ * which shows in printk_formats. For formats that are made limen_trace_line. Atomic. */
+void limen_trace_text(unsigned long ip, const char *text, size_t length);
+void limen_trace_string(unsigned long ip, const char *text);
+void limen_trace_binary(unsigned long ip, const char *format, const void *arguments, size_t length);
+
+#define LIMEN_HERE ({ __label__ limen_here; limen_here: (unsigned long)&&limen_here; })
+#define LIMEN_KEPT(text) ({ \
+    static const char *volatile limen_kept \
+        __attribute__((section(".limen.formats"), used, LIMEN_ROW)) = text; \
+    limen_kept; })
+#define limen_trace_puts(text) limen_trace_string(LIMEN_HERE, LIMEN_KEPT(text))
+#define limen_trace_printk(...) \
+    limen_trace_pack(LIMEN_HERE, LIMEN_KEPT(LIMEN_FIRST(__VA_ARGS__, )), __VA_ARGS__)
+#define limen_trace_line(...) limen_trace_format(LIMEN_HERE, __VA_ARGS__)
+#define LIMEN_FIRST(first, ...) first
+
+/* Puts a number of so many bytes behind the arguments that a record has, aligned to four at most. */
+static inline void limen_pack(struct limen_line *line, const void *bytes, size_t size) {
+    while (line->length % (size < 4 ? size : 4))
+        limen_put(line, 0);
+    for (size_t n = 0; n < size; n++)
+        limen_put(line, ((const char *)bytes)[n]);
+}
+
+__attribute__((format(printf, 3, 4), unused))
+static void limen_trace_pack(unsigned long ip, const char *kept, const char *format, ...) {
+    struct limen_line line;
+    va_list list;
+    line.length = 0;
+    va_start(list, format);
+    while (*format) {
+        if (*format++ != '%')
+            continue;
+        bool wide = *format == 'l';
+        if (wide)
+            format++;
+        if (*format == 's') {
+            const char *text = va_arg(list, const char *);
+            do
+                limen_put(&line, *text);
+            while (*text++);
+        } else if (*format == 'c') {
+            char c = (char)va_arg(list, int);
+            limen_pack(&line, &c, sizeof c);
+        } else if (*format == 'p' || (wide && (*format == 'd' || *format == 'u' || *format == 'x'))) {
+            unsigned long number = va_arg(list, unsigned long);
+            limen_pack(&line, &number, sizeof number);
+        } else if (*format == 'd' || *format == 'u' || *format == 'x') {
+            unsigned int number = va_arg(list, unsigned int);
+            limen_pack(&line, &number, sizeof number);
+        } else if (!*format) {
+            break;
+        }
+        format++;
+    }
+    va_end(list);
+    limen_trace_binary(ip, kept, line.text, line.length);
+}
+
+__attribute__((format(printf, 2, 3), unused))
+static void limen_trace_format(unsigned long ip, const char *format, ...) {
+    struct limen_line line;
+    va_list list;
+    line.length = 0;
+    va_start(list, format);
+    limen_format(&line, format, list);
+    va_end(list);
+    limen_trace_text(ip, line.text, line.length);
+}
 
 __attribute__((format(printf, 2, 3), unused))
 static void limen_print(struct limen_text *out, const char *format, ...) {

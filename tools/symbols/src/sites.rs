@@ -4,7 +4,8 @@
 //! distance from the table in bytes, ascending, 32 bits each.
 //!
 //! A *slot* is an aligned word beside each site, which says what the tracer is. Sites of functions that must
-//! not be traced are left out: those outside of `.text`, user code in it, and the tracer itself.
+//! not be traced are left out: those outside of `.text`, user code in it, the tracer itself, and what it and
+//! others of its kind share with everybody: `core`. How much of that is inlined differs between builds.
 
 use crate::image::{self, Image};
 use anyhow::{Context, Result, bail, ensure};
@@ -33,24 +34,35 @@ const IDLE: [&str; 4] = [
 ];
 /// What runs in NMIs by which CPUs of x86_64 ask each other. While its site is changed there is a breakpoint,
 /// and the return from that lets the next NMI come, on the stack that this one still uses.
-const NMI: [&str; 5] = [
+const NMI: [&str; 3] = [
     "limen_kernel::arch::imp::exception::emergency",
     "limen_kernel::arch::imp::exception::wake_idle",
-    "limen_kernel::arch::imp::tlb::flush_all",
-    "limen_kernel::arch::imp::tlb::flush_here",
-    "limen_kernel::arch::imp::tlb::serve_now",
+    "limen_kernel::arch::imp::tlb::",
 ];
 /// What runs while all other CPUs wait for a block of the kernel's map to get another size. Nobody may use
 /// what lies in the block then, and a tracer's memory may lie there.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 12] = [
     "limen_linear_map::",
     "limen_kernel::mm::linear::",
     "limen_kernel::mm::kernel_map::",
+    "limen_kernel::mm::table::",
+    "limen_kernel::arch::imp::descriptor::",
     "limen_kernel::arch::imp::kernel_map::",
+    "limen_kernel::arch::imp::long::",
     "limen_kernel::arch::imp::mmu::",
+    "limen_kernel::arch::imp::radix::",
+    "limen_kernel::arch::imp::short::",
+    "limen_kernel::arch::imp::tlb::",
+    "limen_kernel::arch::imp::kernel_tables::",
 ];
 /// What copies and fills memory: the compiler makes calls of it anywhere. Names begin so.
 const MEMORY: [&str; 3] = ["mem", "bcmp", "__aeabi_mem"];
+
+/// The types that are the language's, whose methods are `core`'s.
+const PRIMITIVES: [&str; 19] = [
+    "bool", "char", "str", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128",
+    "isize", "f32", "f64", "dyn", "fn",
+];
 
 /// The function that the instructions of a site call, where they are made ready here.
 const TRAMPOLINE: &str = "trace_entry";
@@ -193,18 +205,30 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
 }
 
 /// Whether a function of this name must not be traced; `<A as B>::f` is of both.
-fn is_left_out(name: &str) -> bool {
-    let name = name.trim_start_matches(['<', '&']);
+fn is_left_out(full: &str) -> bool {
+    let name = full.trim_start_matches(['<', '&']);
     if !name.contains("::") {
         return MEMORY.iter().any(|of| name.starts_with(of));
     }
     let of = name.split_once(" as ").map_or("", |(_, of)| of);
-    TRACER
-        .iter()
-        .chain(&IDLE)
-        .chain(&NMI)
-        .chain(&ALONE)
-        .any(|path| name.starts_with(path) || of.starts_with(path))
+    is_core(full)
+        || TRACER
+            .iter()
+            .chain(&IDLE)
+            .chain(&NMI)
+            .chain(&ALONE)
+            .any(|path| name.starts_with(path) || of.starts_with(path))
+}
+
+/// Whether a function of this name is `core`'s: by its path, or as a method of a type of its own or of the
+/// language's.
+fn is_core(name: &str) -> bool {
+    let mut name = name.trim_start_matches('<');
+    while let Some(of) = name.strip_prefix('&') {
+        name = of.strip_prefix("mut ").unwrap_or(of);
+    }
+    let (first, _) = name.split_at(name.find(|c: char| !c.is_alphanumeric()).unwrap_or(name.len()));
+    first == "core" || PRIMITIVES.contains(&first) || name.starts_with(['[', '(', '*'])
 }
 
 /// Checks the site of the function whose first instruction is at `entry` and writes what stays the same.
@@ -244,4 +268,38 @@ fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampol
         _ => {}
     }
     Ok(site | u64::from(toc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_left_out;
+
+    #[test]
+    fn functions_that_are_not_traced() {
+        for name in [
+            "<&mut core::ops::index_range::IndexRange as core::iter::ExactSizeIterator>::len",
+            "<core::option::Option<limen_linear_map::map::Mapped> as core::cmp::PartialEq>::eq",
+            "<[u32; 5] as core::default::Default>::default",
+            "<[usize]>::binary_search",
+            "<*const _>::offset_from_unsigned::runtime_ptr_ge",
+            "<u64>::pow",
+            "core::ptr::drop_in_place::<limen_kernel::task::thread::Task>",
+            "limen_kernel::ftrace::graph::calls::entered",
+            "<limen_kernel::mm::linear::Live as limen_linear_map::Tables>::read",
+            "<limen_kernel::arch::imp::radix::Entry>::kernel",
+            "memcpy",
+        ] {
+            assert!(is_left_out(name), "{name}");
+        }
+        for name in [
+            "limen_kernel::sched::run::schedule",
+            "<limen_kernel::fs::file::File>::read",
+            "<limen_kernel::time::Moment as core::fmt::Display>::fmt",
+            "<alloc::vec::Vec<u8>>::push",
+            "<&limen_kernel::fs::file::File as core::fmt::Debug>::fmt",
+            "core_pattern",
+        ] {
+            assert!(!is_left_out(name), "{name}");
+        }
+    }
 }

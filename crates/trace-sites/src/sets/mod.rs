@@ -20,7 +20,7 @@ pub struct Kind {
     /// It is handed all registers.
     pub regs: bool,
     /// It may change where the function goes on, for which it needs all registers. A site has at most one
-    /// such tracer.
+    /// such tracer, and none that is called directly beside it.
     pub ip_modify: bool,
     /// It is this function, which is called instead of a trampoline where no one else traces; where others
     /// do, the trampoline goes on to it behind them. A site has at most one.
@@ -32,9 +32,12 @@ impl Kind {
     pub fn needs_regs(self) -> bool {
         self.regs || self.ip_modify
     }
-    /// Whether such tracers of one site are in each other's way.
+
+    /// Whether such tracers of one site are in each other's way. What is called directly may sleep when it
+    /// was decided where the function goes on: as on Linux it is not beside a tracer that changes that.
     fn conflicts(self, other: Self) -> bool {
-        self.ip_modify && other.ip_modify || self.direct.is_some() && other.direct.is_some()
+        let only = |kind: Self| kind.ip_modify || kind.direct.is_some();
+        only(self) && only(other)
     }
 }
 

@@ -70,6 +70,13 @@ impl Frame {
             cpsr: PSR_USER | if entry & 1 != 0 { PSR_T } else { 0 },
         }
     }
+    /// The running call has loaded a program, whose register file this is from now on. Who traces calls sees
+    /// it return as the call that it was.
+    pub fn begin_program(&mut self, entry: usize, sp: usize) {
+        let number = self.syscallno;
+        *self = Self::new_user(entry, sp);
+        self.syscallno = number;
+    }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
         self.pc
@@ -130,7 +137,7 @@ impl Frame {
     pub fn result(&self) -> usize {
         self.regs[0]
     }
-    /// Makes the frame no longer a system call's (after signal return, exec).
+    /// Makes the frame no longer a system call's (after signal return).
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
         self.syscallno = -1;

@@ -72,6 +72,13 @@ impl Frame {
         // SAFETY: the frame is `repr(C)` and begins with these words (asserted above).
         unsafe { &*(&raw const *self).cast() }
     }
+    /// The running call has loaded a program, whose register file this is from now on. Who traces calls sees
+    /// it return as the call that it was.
+    pub fn begin_program(&mut self, entry: usize, sp: usize) {
+        let number = self.syscallno;
+        *self = Self::new_user(entry, sp);
+        self.syscallno = number;
+    }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
         self.pc
@@ -125,7 +132,7 @@ impl Frame {
     pub fn result(&self) -> usize {
         self.regs[0]
     }
-    /// Makes the frame no longer a system call's (after signal return, exec).
+    /// Makes the frame no longer a system call's (after signal return).
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
         self.syscallno = -1;

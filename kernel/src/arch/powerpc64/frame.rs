@@ -78,6 +78,16 @@ impl Frame {
             ..Self::default()
         }
     }
+    /// The running call has loaded a program, whose register file this is from now on. Who traces calls sees
+    /// it return as the call that it was.
+    pub fn begin_program(&mut self, entry: usize, sp: usize) {
+        let number = self.syscallno;
+        *self = Self::new_user(entry, sp);
+        self.syscallno = number;
+        if number >= 0 {
+            self.gpr[0] = number as usize;
+        }
+    }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
         self.nip
@@ -150,12 +160,13 @@ impl Frame {
     /// The registers that a system call destroys and its stub does not save, for who looks at all of them.
     #[inline(always)]
     pub fn complete(&mut self) {
-        if self.syscallno >= 0 {
+        // A new program's are known.
+        if self.syscallno >= 0 && self.trap & 1 == 0 {
             self.gpr[9..13].fill(0);
             (self.ctr, self.xer) = (0, 0);
         }
     }
-    /// Makes the frame no longer a system call's (after signal return, exec).
+    /// Makes the frame no longer a system call's (after signal return).
     #[inline(always)]
     pub fn forget_syscall(&mut self) {
         self.complete();

@@ -73,6 +73,7 @@ pub const EFLAGS_USER: usize =
     EFLAGS_AC | 1 << 11 | EFLAGS_DF | EFLAGS_TF | 1 << 7 | 1 << 6 | 1 << 4 | 1 << 2 | EFLAGS_CF | EFLAGS_RF;
 
 const NOT_A_SYSCALL: usize = usize::MAX;
+const SYS_EXECVE: usize = 59;
 const SYS_RESTART_SYSCALL: usize = 219;
 /// Length of the `syscall` instruction.
 const SYSCALL_LENGTH: usize = 2;
@@ -88,6 +89,15 @@ impl Frame {
             eflags: EFLAGS_IF | EFLAGS_FIXED,
             orig_rax: NOT_A_SYSCALL,
             ..Self::default()
+        }
+    }
+    /// The running call has loaded a program, whose register file this is from now on. Who traces calls sees
+    /// it return as the call, by the number of `execve`, whichever it was.
+    pub fn begin_program(&mut self, entry: usize, sp: usize) {
+        let was_call = self.orig_rax != NOT_A_SYSCALL;
+        *self = Self::new_user(entry, sp);
+        if was_call {
+            self.orig_rax = SYS_EXECVE;
         }
     }
     /// Instruction pointer.
@@ -159,7 +169,7 @@ impl Frame {
     pub fn result(&self) -> usize {
         self.rax
     }
-    /// Makes the frame no longer a system call's (after signal return, exec).
+    /// Makes the frame no longer a system call's (after signal return).
     pub fn forget_syscall(&mut self) {
         self.orig_rax = NOT_A_SYSCALL;
     }

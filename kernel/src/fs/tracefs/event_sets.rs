@@ -96,11 +96,7 @@ fn pids<const NOT: bool>(instance: &Arc<Instance>) -> Node {
         instance,
         |instance| instance.events.pids.change(NOT, true, &[], &[]),
         |instance, out| {
-            let all = instance.events.pids.list(NOT)?;
-            if all.is_empty() {
-                out.add("no pid\n");
-            }
-            for pid in all {
+            for pid in instance.events.pids.list(NOT)? {
                 let _ = writeln!(out, "{pid}");
             }
             Ok(())

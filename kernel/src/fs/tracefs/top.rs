@@ -3,7 +3,7 @@
 use super::instance::{Row, number, setting, shown};
 use super::{BOTH, READ};
 use crate::fs::pseudo::Text;
-use crate::tracing::{Instance, names};
+use crate::tracing::{Instance, names, printk};
 use alloc::sync::Arc;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
@@ -32,8 +32,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "printk_formats",
         only_top: true,
-        // Formats are those of records that hold only a format's address, which nobody makes.
-        node: |instance| shown(READ, instance, |_, _| Ok(())),
+        node: |instance| shown(READ, instance, show_texts),
     },
 ];
 
@@ -49,6 +48,23 @@ fn show_names(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
 fn show_tgids(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
     names::each(|pid, tgid, _| {
         let _ = writeln!(out, "{pid} {tgid}");
+    });
+    Ok(())
+}
+
+/// Texts to which records refer, by address; as strings of C's, for tools.
+fn show_texts(_: &Arc<Instance>, out: &mut Text) -> Result<(), Errno> {
+    printk::each(|address, text| {
+        let _ = write!(out, "{address:#x} : \"");
+        for byte in text {
+            match byte {
+                b'\n' => out.add("\\n"),
+                b'\t' => out.add("\\t"),
+                b'"' | b'\\' => out.add([b'\\', *byte]),
+                byte => out.add([*byte]),
+            }
+        }
+        out.add("\"\n");
     });
     Ok(())
 }

@@ -9,6 +9,7 @@ mod files;
 mod memory;
 mod patches;
 mod timers;
+mod trace;
 mod tracers;
 
 use super::list::Module;
@@ -64,6 +65,9 @@ static EXPORTS: &[(&str, Helper)] = exports!(
     limen_timer_delete = timers::delete,
     limen_timer_start = timers::start,
     limen_total_pages = memory::total_pages,
+    limen_trace_binary = trace::binary,
+    limen_trace_string = trace::string,
+    limen_trace_text = trace::text,
     limen_tracer_register = tracers::create,
     limen_tracer_unregister = tracers::unregister,
     limen_vfree = memory::vfree,

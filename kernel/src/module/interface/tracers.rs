@@ -1,7 +1,8 @@
 //! Functions of modules as tracers of functions, and called directly (`ftrace::outside`).
 
 use super::Status;
-use crate::ftrace::outside::{Direct, Handler, Registers, Tracer};
+use crate::ftrace::direct::Direct;
+use crate::ftrace::outside::{Handler, Registers, Tracer};
 use crate::mm::reserve;
 use crate::module::list::{self, Module};
 use crate::sync::Mutex;
@@ -87,16 +88,25 @@ pub unsafe extern "C" fn direct(function: *const c_char, direct: Direct, out: *m
 pub extern "C" fn modify(handle: usize, direct: Direct) -> Status {
     let mut entries = ENTRIES.lock();
     let found = entries.0.iter_mut().find(|entry| entry.handle == handle);
-    status(found.map_or(Err(Errno::EINVAL), |entry| entry.tracer.modify(direct)))
+    let former = found.map_or(Err(Errno::EINVAL), |entry| entry.tracer.modify(direct));
+    // The former may sleep for what others do here.
+    drop(entries);
+    status(former.map(|former| former.settle()))
 }
 
 /// `void limen_tracer_unregister(struct limen_tracer *tracer)`: ends it, or does nothing if that is null.
-/// When it returns no CPU is in its function. Not in that function. May sleep.
+/// When it returns nobody is in its function. Not in that function. May sleep.
 pub extern "C" fn unregister(handle: usize) {
-    let mut entries = ENTRIES.lock();
-    if let Some(at) = entries.0.iter().position(|entry| entry.handle == handle) {
-        entries.0.swap_remove(at).tracer.end();
+    if let Some(entry) = take(|entry| entry.handle == handle) {
+        entry.tracer.end();
     }
+}
+
+/// Takes out the first of this kind.
+fn take(is: impl Fn(&Entry) -> bool) -> Option<Entry> {
+    let mut entries = ENTRIES.lock();
+    let at = entries.0.iter().position(is)?;
+    Some(entries.0.swap_remove(at))
 }
 
 /// `int limen_regs_argument(struct limen_regs *regs, unsigned int n, unsigned long *value)`.
@@ -142,9 +152,8 @@ pub fn clean(module: &Arc<Module>) {
             .as_ref()
             .is_some_and(|owner| Arc::ptr_eq(owner, module))
     };
-    let mut entries = ENTRIES.lock();
-    while let Some(at) = entries.0.iter().position(is_of) {
+    while let Some(entry) = take(is_of) {
         warning!("{}: a tracer was not unregistered", module.name);
-        entries.0.swap_remove(at).tracer.end();
+        entry.tracer.end();
     }
 }

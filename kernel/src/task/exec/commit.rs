@@ -90,8 +90,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     match fill_memory(&task, &program, &image, secure, vdso) {
         Ok(sp) => {
             with_current_context(|context| context.reset_for_exec());
-            *frame = Frame::new_user(image.start, sp);
-            frame.forget_syscall();
+            frame.begin_program(image.start, sp);
             if task.trace.is_traced() {
                 ptrace::exec(frame, old_pid);
             }

@@ -2,6 +2,7 @@
 
 use super::list::{self, Event, Which};
 use super::listen::Listener;
+use super::pids::Other;
 use crate::arch::smp;
 use crate::rcu;
 use crate::tracing::record::common;
@@ -22,20 +23,21 @@ pub fn hit<E: Numbered>(event: &E) {
     deliver(listed, MOST, |common, room| event.encode(common, room));
 }
 
-/// The thread that an event is about besides the running one: the one that runs next, or that is woken.
-fn other_thread(event: &Event, record: &[u8]) -> Option<i32> {
+/// The thread that an event is about besides the running one.
+fn other_thread(event: &Event, record: &[u8]) -> Other {
     use events::sched::{SchedSwitch, SchedWakeup, SchedWakeupNew, SchedWaking};
     let Which::Declared(place) = event.which else {
-        return None;
+        return Other::None;
     };
-    let name = match place {
-        SchedSwitch::INDEX => "next_pid",
-        SchedWakeup::INDEX | SchedWakeupNew::INDEX | SchedWaking::INDEX => "pid",
-        _ => return None,
+    let (name, is): (_, fn(i32) -> Other) = match place {
+        SchedSwitch::INDEX => ("next_pid", Other::Next),
+        SchedWakeup::INDEX | SchedWakeupNew::INDEX | SchedWaking::INDEX => ("pid", Other::Woken),
+        _ => return Other::None,
     };
     let fields = events::ALL[place].fields;
-    let field = fields.iter().find(|field| field.name == name)?;
-    Some(field.integer(record)? as i32)
+    let field = fields.iter().find(|field| field.name == name);
+    let pid = field.and_then(|field| field.integer(record));
+    pid.map_or(Other::None, |pid| is(pid as i32))
 }
 
 /// Gives a record, which `encode` stores, to all who listen.
@@ -67,7 +69,7 @@ pub(super) fn deliver(event: &Event, most: usize, encode: impl FnOnce(&Common, &
 }
 
 impl Listener {
-    fn take(&self, front: limen_trace_text::Common, record: &[u8], other: Option<i32>, context: &Context) {
+    fn take(&self, front: limen_trace_text::Common, record: &[u8], other: Other, context: &Context) {
         for trigger in self.triggers.iter().filter(|trigger| !trigger.is_after()) {
             trigger.meet(&self.instance, record, context);
         }

@@ -93,7 +93,7 @@ impl State {
 pub struct InInstance {
     states: Mutex<Vec<State>>,
     /// Which threads are traced.
-    pub pids: Pids,
+    pub pids: Arc<Pids>,
     /// A trigger has asked for a snapshot.
     pub(super) snapshot_waits: AtomicBool,
     /// The instance is being removed.
@@ -110,7 +110,7 @@ impl InInstance {
     pub fn new() -> Self {
         Self {
             states: Mutex::new(Vec::new()),
-            pids: Pids::new(),
+            pids: Arc::new(Pids::new()),
             snapshot_waits: AtomicBool::new(false),
             gone: Arc::new(AtomicBool::new(false)),
             systems: Mutex::new(Vec::new()),

@@ -77,8 +77,8 @@ impl Drop for Tracer {
 pub struct Direct(Tracer);
 
 impl Direct {
-    /// `direct` is called before the function that `function` names; anywhere, and it must not sleep. An
-    /// error of `limen_direct_register`.
+    /// `direct` is called before the function that `function` names, and may sleep where that may. An error
+    /// of `limen_direct_register`.
     ///
     /// # Safety
     /// It is of C's calling convention, takes those arguments of the function that are in registers, and
