@@ -1,7 +1,7 @@
 # Debian's gdb and gdbserver, without what differs from run to run.
 ## case: gdb-breakpoint
 . /common
-g --args /debugged loop <<C | plain | grep -v '^warning\|libthread_db\|debuginfod\|^Downloading'
+g --args /subject loop <<C | plain | grep -v '^warning\|libthread_db\|debuginfod\|^Downloading'
 break add
 run
 bt
@@ -13,7 +13,7 @@ continue
 C
 ## case: gdb-step
 . /common
-g --args /debugged loop <<C | grep -v 'at 0x\|= 0x\|saved\|warning\|thread_db\|Using host' | plain
+g --args /subject loop <<C | grep -v 'at 0x\|= 0x\|saved\|warning\|thread_db\|Using host' | plain
 break loop
 run
 next
@@ -26,7 +26,7 @@ info locals
 C
 ## case: gdb-watch
 . /common
-g --args /debugged loop <<C | grep -i 'watch\|old\|new\|exited' | plain
+g --args /subject loop <<C | grep -i 'watch\|old\|new\|exited' | plain
 break loop
 run
 watch watched
@@ -38,7 +38,7 @@ continue
 C
 ## case: gdb-condition
 . /common
-g --args /debugged loop <<C | grep 'Breakpoint\|^\$\|watched\|exited' | plain
+g --args /subject loop <<C | grep 'Breakpoint\|^\$\|watched\|exited' | plain
 break add if b == 3
 run
 print a
@@ -48,7 +48,7 @@ continue
 C
 ## case: gdb-call
 . /common
-g --args /debugged loop <<'C' | grep '^\$\|watched\|exited' | plain
+g --args /subject loop <<'C' | grep '^\$\|watched\|exited' | plain
 break loop
 run
 print add(2, 3)
@@ -61,9 +61,9 @@ C
 ## case: gdb-call-interrupted
 # A function is called while a system call waits, which goes on after it.
 . /common
-(while ! grep -q ready out 2>/dev/null; do sleep 0.1; done; pkill -INT -f '^/debugged waits'
- sleep 3; pkill -USR1 -f '^/debugged waits') &
-g --args /debugged waits <<'C' > out; grep '^\$\|watched\|exited\|SIG' out | plain
+(while ! grep -q ready out 2>/dev/null; do sleep 0.1; done; pkill -INT -f '^/subject waits'
+ sleep 3; pkill -USR1 -f '^/subject waits') &
+g --args /subject waits <<'C' > out; grep '^\$\|watched\|exited\|SIG' out | plain
 run
 print add(2, 3)
 call (int)getppid() > 0
@@ -72,7 +72,7 @@ continue
 C
 ## case: gdb-threads
 . /common
-g --args /debugged threads <<C | plain | grep '^[ *]* [0-9]* *Th\|Breakpoint\|watched\|exited normally\|^#0'
+g --args /subject threads <<C | plain | grep '^[ *]* [0-9]* *Th\|Breakpoint\|watched\|exited normally\|^#0'
 break run
 run
 info threads
@@ -82,7 +82,7 @@ continue
 C
 ## case: gdb-follow-child
 . /common
-g --args /debugged forks <<C | grep 'Breakpoint\|^#\|exited with\|^child' | sort | plain
+g --args /subject forks <<C | grep 'Breakpoint\|^#\|exited with\|^child' | sort | plain
 set follow-fork-mode child
 break add
 run
@@ -92,7 +92,7 @@ continue
 C
 ## case: gdb-follow-both
 . /common
-g --args /debugged forks <<C | grep -c 'Catchpoint\|Inferior 2\|forks'
+g --args /subject forks <<C | grep -c 'Catchpoint\|Inferior 2\|forks'
 set detach-on-fork off
 catch fork
 run
@@ -101,7 +101,7 @@ next
 C
 ## case: gdb-exec
 . /common
-g --args /debugged exec <<C | grep 'Catchpoint\|Breakpoint\|^#\|watched\|exited' | plain
+g --args /subject exec <<C | grep 'Catchpoint\|Breakpoint\|^#\|watched\|exited' | plain
 catch exec
 run
 break add
@@ -112,7 +112,7 @@ continue
 C
 ## case: gdb-syscall
 . /common
-g --args /debugged files <<C | grep 'Catchpoint\|read\|exited' | plain
+g --args /subject files <<C | grep 'Catchpoint\|read\|exited' | plain
 catch syscall lseek
 run
 continue
@@ -121,7 +121,7 @@ continue
 C
 ## case: gdb-syscall-execve
 . /common
-g --args /debugged exec <<C | grep 'Catchpoint\|watched\|exited' | plain
+g --args /subject exec <<C | grep 'Catchpoint\|watched\|exited' | plain
 catch syscall execve
 run
 continue
@@ -130,7 +130,7 @@ continue
 C
 ## case: gdb-signal
 . /common
-g --args /debugged crash <<'C' | grep 'Program\|^\$\|^#' | sed 's/0x0*8$/8/' | plain
+g --args /subject crash <<'C' | grep 'Program\|^\$\|^#' | sed 's/0x0*8$/8/' | plain
 handle SIGSEGV stop print
 run
 print $_siginfo.si_signo
@@ -141,8 +141,8 @@ C
 ## case: gdb-core
 . /common
 ulimit -c unlimited; echo core > /proc/sys/kernel/core_pattern; echo 0 > /proc/sys/kernel/core_uses_pid
-bash -c '/debugged crash; exit $?' 2>/dev/null; echo $?; ls core
-g /debugged core <<'C' | grep 'Core was\|Program\|^#\|^\$\|Thread' | plain
+bash -c '/subject crash; exit $?' 2>/dev/null; echo $?; ls core
+g /subject core <<'C' | grep 'Core was\|Program\|^#\|^\$\|Thread' | plain
 bt
 print pair
 info threads
@@ -150,18 +150,18 @@ print $_siginfo.si_signo
 C
 ## case: gdb-generate-core
 . /common
-g --args /debugged loop <<C > /dev/null
+g --args /subject loop <<C > /dev/null
 break add
 run
 generate-core-file made
 C
-g /debugged made <<C | grep '^#\|^\$' | plain
+g /subject made <<C | grep '^#\|^\$' | plain
 bt
 print watched
 C
 ## case: gdb-attach
 . /common
-/debugged waits > out & pid=$!
+/subject waits > out & pid=$!
 while ! grep -q ready out; do sleep 0.1; done
 g -p $pid <<C | grep '^\$\|etach' | plain
 print watched
@@ -171,8 +171,8 @@ C
 kill -USR1 $pid; wait $pid; echo $?; cat out
 ## case: gdbserver
 . /common
-g /debugged <<C | grep 'Breakpoint\|^#\|Old\|New\|exited' | plain
-target remote | gdbserver --once - /debugged loop
+g /subject <<C | grep 'Breakpoint\|^#\|Old\|New\|exited' | plain
+target remote | gdbserver --once - /subject loop
 break add
 continue
 bt

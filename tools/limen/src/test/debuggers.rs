@@ -1,4 +1,4 @@
-//! Debian's strace, gdb, gdbserver and ltrace, unmodified, on `programs/debugged`: the cases of `tests/debuggers`
+//! Debian's strace, gdb, gdbserver and ltrace, unmodified, on `programs/subject`: the cases of `tests/debuggers`
 //! give the same bytes and the same status on the kernel under test and on Debian's Linux.
 
 use anyhow::Result;
@@ -32,7 +32,7 @@ fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
     let cases = cases::read("debuggers")?;
     let dir = cases::prepare(&cases, "bash")?;
     let root = packages::tree_with(arch, "debuggers", &PACKAGES)?;
-    let source = [tree::root().join("programs/debugged/debugged.c")];
+    let source = [tree::root().join("programs/subject/subject.c")];
     let flags = [
         "-g",
         "-O1",
@@ -41,12 +41,12 @@ fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
         "-pthread",
         "-Werror",
     ];
-    let program = agent::parts(arch, "debugged", &source, &flags)?;
+    let program = agent::parts(arch, "subject", &source, &flags)?;
     let common = tree::root().join("tests/debuggers/common");
     let guest = |g: Guest| {
         g.option(format!("--root={}", root.display()))
             .option(format!("--add={}:/cases", dir.display()))
-            .option(format!("--add={}:/debugged", program.display()))
+            .option(format!("--add={}:/subject", program.display()))
             .option(format!("--add={}:/common", common.display()))
             .option("--mem=1G")
             .smp(2)

@@ -202,6 +202,8 @@ const LENGTHY: &[&str] = &[
     "build-short-arm",
     "debian-programs-arm",
     "debian-programs-powerpc64",
+    "debuggers-arm",
+    "debuggers-powerpc64",
     "doc-kernel-arm",
     "doc-kernel-arm64",
     "doc-kernel-powerpc64",

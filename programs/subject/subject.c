@@ -1,5 +1,5 @@
 /*
- * What debuggers are shown in the cases of tests/debuggers: `debugged WHAT`. Each prints what it does, so
+ * What debuggers are shown in the cases of tests/debuggers: `subject WHAT`. Each prints what it does, so
  * that a debugger can be seen to change it.
  */
 #define _GNU_SOURCE
@@ -84,7 +84,7 @@ static int loop(void) {
 
 static int files(void) {
     char text[16] = "";
-    int fd = open("/tmp/debugged", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    int fd = open("/tmp/subject", O_RDWR | O_CREAT | O_TRUNC, 0600);
 
     if (fd < 0) {
         printf("open: %s\n", strerror(errno));
@@ -96,7 +96,7 @@ static int files(void) {
     n = read(fd, text, sizeof(text));
     printf("read %zd %s\n", n, text);
     close(fd);
-    unlink("/tmp/debugged");
+    unlink("/tmp/subject");
     return 0;
 }
 
@@ -140,6 +140,6 @@ int main(int argc, char **argv) {
         return execl(argv[0], argv[0], "loop", (char *)0);
     if (!strcmp(what, "crash") || !strcmp(what, "abort"))
         return crash(what);
-    fprintf(stderr, "usage: debugged loop|threads|forks|files|waits|deep|exec|crash|abort\n");
+    fprintf(stderr, "usage: subject loop|threads|forks|files|waits|deep|exec|crash|abort\n");
     return 2;
 }
