@@ -2,16 +2,16 @@
 //! crossing, one hardens the kernel stack (`threshold::hardened`), and one does neither and is what the image
 //! calls. Boot may replace the calls, so that each costs only itself.
 //!
-//! A call has an entry in the section `.tracked`, and one in `.hardened` if it comes from user mode: the offset
-//! of the call from the entry, and a call of the other function, which is never executed and shows what the
-//! first is to become.
+//! A call has an entry in the section `.tracked`, and one in `.hardened` if it comes from user mode: the
+//! offset of the call from the entry, and a call of the other function, which is never executed and shows
+//! what the first is to become.
 
 use super::patch::{self, CALL};
 use crate::threshold::hardened as stack;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Assembler text: the macro `crossing call, function, tracked, hardened`, which calls the first function with
-/// instruction `call` and lets boot make it a call of the second or, if there is one, the third.
+/// Assembler text: the macro `crossing call, function, tracked, hardened`, which calls the first function
+/// with instruction `call` and lets boot make it a call of the second or, if there is one, the third.
 macro_rules! crossing {
     () => {
         r#"
@@ -109,8 +109,8 @@ fn wants_tracking(word: &str) -> bool {
     word == "context_tracking=force" || word.starts_with("nohz_full=")
 }
 
-/// Replaces the calls as the command line wants it. Boot CPU, once, while the early tables let text be written
-/// and before a stub has run.
+/// Replaces the calls as the command line wants it. Boot CPU, once, while the early tables let text be
+/// written and before a stub has run.
 #[unsafe(link_section = ".init.text")]
 pub fn adapt(command_line: &str) {
     let words = || {

@@ -88,6 +88,7 @@ fn start_others() {
 fn booted(info: &BootInfo<'_>) -> ! {
     crate::mm::init_memory::free();
     crate::mm::kernel_map::check();
+    crate::threshold::hardened::report();
     crate::ftrace::boot::init();
     if selftest::wanted() {
         selftest::start();

@@ -445,8 +445,8 @@ fn cpio(image: &mut Initrd, mut at: u64, out: &mut Stream) -> u64 {
     }
 }
 
-/// Unpacks the image into the first root and frees it. (It, and each format, with a frame of its own: together
-/// they would take too much of the stack.)
+/// Unpacks the image into the first root and frees it. (It, and each format, with a frame of its own:
+/// together they would take too much of the stack.)
 #[inline(never)]
 pub fn unpack(range: PhysRange) {
     let root = mount::initial_root();

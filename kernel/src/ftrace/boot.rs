@@ -51,8 +51,8 @@ pub fn init() {
     }
 }
 
-/// What was traced at boot is kept, and nothing after it recorded, if the command line wants that. Boot, before
-/// the first program.
+/// What was traced at boot is kept, and nothing after it recorded, if the command line wants that. Boot,
+/// before the first program.
 pub fn booted() {
     if cmdline::flag("traceoff_after_boot")
         && let Some(top) = tracing::made()

@@ -256,8 +256,8 @@ pub(super) fn map(
     Some(at)
 }
 
-/// Frees what [`map`] gave. When it returns nobody can write there any more; the addresses come back later. In
-/// any context.
+/// Frees what [`map`] gave. When it returns nobody can write there any more; the addresses come back later.
+/// In any context.
 pub(super) fn unmap(at: usize) {
     let pages = AREAS.lock().map.get((at as u64, ())).map_or(0, pages_of);
     let end = at + (pages << PAGE_SHIFT);

@@ -4,8 +4,8 @@
 //! as long as its handler runs; one from user mode is an entry. Interrupts are off in all of these functions.
 //!
 //! A CPU that is not tracked is always here, and RCU asks it by an interrupt. It is tracked with
-//! `context_tracking=force` or `nohz_full=` on the command line (`arch::stub_calls` makes the entry stubs call
-//! code that tracks), and in builds with lock validation, which check it besides.
+//! `context_tracking=force` or `nohz_full=` on the command line (`arch::stub_calls` makes the entry stubs
+//! call code that tracks), and in builds with lock validation, which check it besides.
 
 use super::cpu::{own_presence, this_cpu};
 use core::sync::atomic::Ordering;

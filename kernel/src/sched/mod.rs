@@ -161,7 +161,6 @@ pub fn start_secondaries() {
     if context::is_on() {
         info!("context tracking: on for all CPUs");
     }
-    crate::threshold::hardened::report();
     nohz::start();
 }
 

@@ -148,7 +148,8 @@ fn is_kernel_option(word: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Executes init, with a frame of its own on the stack: the program that `rdinit=` or `init=` names, else one of the usual ones.
+/// Executes init, with a frame of its own on the stack: the program that `rdinit=` or `init=` names, else one
+/// of the usual ones.
 #[inline(never)]
 fn execute(frame: &mut Frame, args: &[String], env: &[String]) {
     let env: Vec<&[u8]> = env.iter().map(String::as_bytes).collect();

@@ -29,8 +29,8 @@ fn user_enter() {
 }
 
 /// The kernel, as the threshold sees it. `TRACKED`: context tracking is told of each crossing. Which of the
-/// two the entry stubs call is decided at boot (`arch::stub_calls`), so that crossings that are not tracked cost
-/// nothing.
+/// two the entry stubs call is decided at boot (`arch::stub_calls`), so that crossings that are not tracked
+/// cost nothing.
 struct Limen<const TRACKED: bool>;
 
 /// Whether this instance tells context tracking.

@@ -239,10 +239,10 @@ int limen_direct_modify(struct limen_tracer *tracer, const void *direct);
  * null: the kernel. `name` is that of available_filter_functions; if several have it `position` says which,
  * from 1, in that order; 0: it is the only one. The last thing that `init` does is to enable the patch, of
  * this module's name, and to return the result: 0, -LIMEN_ENOENT: there is no such function or module;
- * -LIMEN_EBUSY: another patch comes or goes, a tracer changes where the function goes, it is called directly, or
- * threads are on their way out of a module to which a tracer has sent them; -LIMEN_EINVAL, -LIMEN_ENOMEM. Then
- * each thread changes over to the new functions where it is in none of the old ones. The module is used until
- * its patch was disabled (/sys/kernel/livepatch/NAME/enabled), so that its `exit` does nothing. With
+ * -LIMEN_EBUSY: another patch comes or goes, a tracer changes where the function goes, it is called directly,
+ * or threads are on their way out of a module to which a tracer has sent them; -LIMEN_EINVAL, -LIMEN_ENOMEM.
+ * Then each thread changes over to the new functions where it is in none of the old ones. The module is used
+ * until its patch was disabled (/sys/kernel/livepatch/NAME/enabled), so that its `exit` does nothing. With
  * LIMEN_PATCH_REPLACE all other patches are gone when this one is there. */
 struct limen_patch_function {
     const char *object;

@@ -109,8 +109,8 @@ return_to_user:
 
     exception vector_irq, 4, {irq}, {tracked_irq}, {hardened_irq}, {irq_kernel}, {tracked_irq_kernel}
     exception vector_data, 8, {data}, {tracked_data}, {hardened_data}, {data_kernel}, {tracked_data_kernel}
-    exception vector_prefetch, 4, {fetch}, {tracked_fetch}, {hardened_fetch}, {fetch_kernel}, {tracked_fetch_kernel}
-    exception vector_undefined, 0, {undefined}, {tracked_undefined}, {hardened_undefined}, {undefined_k}, {undefined_k}
+    exception vector_prefetch, 4, {fetch}, {tracked_fetch}, {hardened_fetch}, {fetch_k}, {tracked_fetch_k}
+    exception vector_undefined, 0, {undef}, {tracked_undef}, {hardened_undef}, {undef_k}, {undef_k}
     exception vector_fiq, 4, {fiq}, {fiq}, , {fiq}, {fiq}
 
     // The last two words, where the return instruction takes them from, go below the interrupted stack
@@ -165,18 +165,18 @@ return_to_user:
     tracked_data_kernel = sym data_kernel::<true>,
     fetch = sym prefetch::<false>,
     tracked_fetch = sym prefetch::<true>,
-    fetch_kernel = sym prefetch_kernel::<false>,
-    tracked_fetch_kernel = sym prefetch_kernel::<true>,
-    undefined = sym undefined::<false>,
-    tracked_undefined = sym undefined::<true>,
-    undefined_k = sym undefined_kernel,
+    fetch_k = sym prefetch_kernel::<false>,
+    tracked_fetch_k = sym prefetch_kernel::<true>,
+    undef = sym undefined::<false>,
+    tracked_undef = sym undefined::<true>,
+    undef_k = sym undefined_kernel,
     fork = sym fork::<false>,
     tracked_fork = sym fork::<true>,
     hardened_svc = sym hardened_svc,
     hardened_irq = sym hardened_irq,
     hardened_data = sym hardened_data,
     hardened_fetch = sym hardened_prefetch,
-    hardened_undefined = sym hardened_undefined,
+    hardened_undef = sym hardened_undefined,
     hardened_fork = sym hardened_fork,
     overflowed = sym overflowed,
 );

@@ -1,5 +1,5 @@
-//! Debian's strace, gdb, gdbserver and ltrace, unmodified, on `programs/subject`: the cases of `tests/debuggers`
-//! give the same bytes and the same status on the kernel under test and on Debian's Linux.
+//! Debian's strace, gdb, gdbserver and ltrace, unmodified, on `programs/subject`: the cases of
+//! `tests/debuggers` give the same bytes and the same status on the kernel under test and on Debian's Linux.
 
 use anyhow::Result;
 

@@ -29,10 +29,10 @@ const CASES: [Case; 3] = [
         ],
     },
     Case {
-        words: "ftrace=function_graph ftrace_graph_filter=kernel_clone ftrace_graph_max_depth=2 alloc_snapshot \
-                traceoff_after_boot",
-        asks: "cat current_tracer set_graph_function max_graph_depth tracing_on; head -n 5 snapshot | grep -o \
-               allocated",
+        words: "ftrace=function_graph ftrace_graph_filter=kernel_clone ftrace_graph_max_depth=2 \
+                alloc_snapshot traceoff_after_boot",
+        asks: "cat current_tracer set_graph_function max_graph_depth tracing_on; head -n 5 snapshot | grep \
+               -o allocated",
         answers: "function_graph\nkernel_clone\n2\n0\nallocated\n",
         log: &[],
     },
