@@ -14,19 +14,26 @@ use limen_linux_abi::{Errno, SysResult};
 
 /// Runs `f` with the registers of a tracee in a stop. `ESRCH`: it is in none any more.
 pub fn with<R>(task: &Arc<Task>, f: impl FnOnce(&mut Frame, &mut Context) -> R) -> Result<R, Errno> {
-    super::settle(task)?;
-    inspect::with_registers(task, TaskState::TRACED, |frame, context| {
-        if task.trace.take_step() {
-            // The trap flag was the tracer's, and is not the program's.
-            regset::stepping(frame, context, None);
+    let mut f = Some(f);
+    loop {
+        super::settle(task)?;
+        let result = inspect::with_registers(task, TaskState::TRACED, |frame, context| {
+            let f = f.take()?;
+            if task.trace.take_step() {
+                // The trap flag was the tracer's, and is not the program's.
+                regset::stepping(frame, context, None);
+            }
+            let result = f(frame, context);
+            if context.debug.is_used() {
+                task.info.work.set(ThreadFlags::DEBUG);
+            }
+            Some(result)
+        });
+        if let Some(Some(result)) = result {
+            return Ok(result);
         }
-        let result = f(frame, context);
-        if context.debug.is_used() {
-            task.info.work.set(ThreadFlags::DEBUG);
-        }
-        result
-    })
-    .ok_or(Errno::ESRCH)
+        // It was woken in between. It may have looked whether it is to go on, and have stayed in its stop.
+    }
 }
 
 /// The tracee is to trap after its next instruction or branch, or not. `EIO`: the processor cannot do that.
