@@ -194,6 +194,10 @@ fn of_architecture(request: isize, task: &Arc<Task>, addr: usize, data: usize) -
         let place = (words.set_and_place)(addr as isize);
         return regs::numbered_word(task, place, data, number == words.set);
     }
+    if let Some((_, asked)) = REQUESTS.bases.filter(|(own, _)| *own == number) {
+        let (write, base) = asked(data as i32).ok_or(Errno::EINVAL)?;
+        return regs::segment_base(task, base, addr, write);
+    }
     if REQUESTS.set_syscall == Some(number) {
         return calls::set_number(task, data);
     }

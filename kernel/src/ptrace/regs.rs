@@ -1,7 +1,7 @@
 //! A tracee's registers, and its single steps.
 
 use crate::arch::frame::Frame;
-use crate::arch::register_set::{RegisterSet, Step};
+use crate::arch::register_set::{Base, RegisterSet, Step};
 use crate::arch::regset::{self, SETS};
 use crate::arch::switch::Context;
 use crate::mm::copy::zeroed;
@@ -145,11 +145,30 @@ pub fn poke(task: &Arc<Task>, offset: usize, word: usize) -> SysResult {
 
 /// Gives a set another word at byte `at`.
 fn change_word(task: &Arc<Task>, set: &RegisterSet, at: usize, word: usize) -> SysResult {
+    change_words(task, set, &[(at, word)])
+}
+
+/// `PTRACE_ARCH_PRCTL`: reads a segment's base to the address `addr`, or makes it `addr`. `EPERM`: that is no
+/// user address.
+pub fn segment_base(task: &Arc<Task>, place: Base, addr: usize, write: bool) -> SysResult {
+    let set = SETS.first().ok_or(Errno::EIO)?;
+    let at = |word: usize| word * size_of::<usize>();
+    if !write {
+        return read_word(task, set, at(place.base), addr);
+    }
+    let changed = change_words(task, set, &[(at(place.base), addr), (at(place.selector), 0)]);
+    changed.map_err(|e| if e == Errno::EIO { Errno::EPERM } else { e })
+}
+
+/// Gives a set other words at these bytes.
+fn change_words(task: &Arc<Task>, set: &RegisterSet, words: &[(usize, usize)]) -> SysResult {
     let mut bytes = zeroed((set.size)())?;
     with(task, |frame, context| {
         (set.get)(frame, context, &mut bytes);
-        if let Some(to) = bytes.get_mut(at..at + size_of::<usize>()) {
-            to.copy_from_slice(&word.to_ne_bytes());
+        for (at, word) in words {
+            if let Some(to) = bytes.get_mut(*at..at + size_of::<usize>()) {
+                to.copy_from_slice(&word.to_ne_bytes());
+            }
         }
         (set.set)(frame, context, &bytes)
     })??;

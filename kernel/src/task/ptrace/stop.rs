@@ -315,7 +315,13 @@ pub fn call_enter(frame: &mut Frame) -> bool {
 #[cold]
 pub fn call_exit(frame: &mut Frame, step: bool) {
     if step && !left_step(frame) {
-        signal::force_fault(SIGTRAP, code::TRAP_TRACE, frame.ip());
+        signal::force(
+            SIGTRAP,
+            match regset::STEP_OVER_CALL {
+                Some(code) => SigInfo::fault(SIGTRAP, code, frame.ip()),
+                None => SigInfo::user(SIGTRAP, 0, 0),
+            },
+        );
     } else if !step {
         call(&current(), frame, CALL_EXIT);
     }
