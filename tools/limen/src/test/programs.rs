@@ -61,6 +61,7 @@ const ASKING: &[&str] = &[
     "ptraced",
     "stepped",
     "watched",
+    "debugged",
     "dumped",
     "audited",
     "crossings",
