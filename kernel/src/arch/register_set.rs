@@ -30,7 +30,7 @@ pub struct Requests {
     pub words: Option<Words>,
     /// `PTRACE_SINGLEBLOCK`.
     pub block_step: Option<i32>,
-    /// A request for the bases of segments (`PTRACE_ARCH_PRCTL`), and what its data, a code, asks for: whether
+    /// A request for the bases of segments (`PTRACE_ARCH_PRCTL`), and what its data, a code, asks for: that
     /// the base is set, or else read. `None`: there is no such code.
     pub bases: Option<(i32, fn(i32) -> Option<(bool, Base)>)>,
 }
