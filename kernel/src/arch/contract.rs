@@ -462,6 +462,7 @@ owed! {
     /// Whether a step has to be begun on the way to user mode; does that for the running thread, whose frame
     /// it is. Returns whether the step is done already. Thread.
     regset::STEPS_BY_SOFTWARE => bool;
+    regset::STEP_OVER_CALL => Option<i32>;
     regset::begin_step => fn(&mut Frame) -> bool;
     /// A thread's breakpoints and watchpoints (`Context::debug`): none; whether there are any; they become
     /// this CPU's, which may keep those of a thread that ran before. Interrupts off.

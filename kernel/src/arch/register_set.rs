@@ -30,6 +30,18 @@ pub struct Requests {
     pub words: Option<Words>,
     /// `PTRACE_SINGLEBLOCK`.
     pub block_step: Option<i32>,
+    /// A request for the bases of segments (`PTRACE_ARCH_PRCTL`), and what its data, a code, asks for: that
+    /// the base is set, or else read. `None`: there is no such code.
+    pub bases: Option<(i32, fn(i32) -> Option<(bool, Base)>)>,
+}
+
+/// Which words of the first set are a segment's.
+#[derive(Clone, Copy, Debug)]
+pub struct Base {
+    /// Its base.
+    pub base: usize,
+    /// Its selector, 0 when the base has been set.
+    pub selector: usize,
 }
 
 /// Requests for words that have numbers; the data is a pointer to the word.

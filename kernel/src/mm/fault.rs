@@ -4,7 +4,7 @@
 use super::frame::{self, For};
 use super::gather::Gather;
 use super::page::{self, Page};
-use super::space::{AddressSpace, STACK_GAP};
+use super::space::{AddressSpace, Regions, STACK_GAP};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, Prot, oom, table};
 use crate::arch::mmu::{self, Entry, USER_END};
@@ -36,13 +36,6 @@ impl AddressSpace {
         }
         crate::sched::current().count_fault();
         Ok(())
-    }
-
-    /// The page at `addr`, counted. `None`: the entry changed meanwhile, try again. See
-    /// [`AddressSpace::attempt`].
-    fn resolve_for<const CHECK: bool>(&self, addr: usize, access: Prot) -> Result<Option<Page>, FaultError> {
-        self.attempt_again::<true, CHECK>(addr, access)
-            .or_else(|stop| self.insist::<true, CHECK>(addr, access, stop))
     }
 
     /// Goes on after an attempt that ended early: removes the obstacle and tries again until there is a
@@ -94,8 +87,30 @@ impl AddressSpace {
         addr: usize,
         access: Prot,
     ) -> Result<Option<Page>, Stop> {
-        let at = addr & !(PAGE_SIZE - 1);
         let regions = self.regions.read();
+        self.attempt_under::<FORCE, CHECK>(&regions, addr, access)
+    }
+
+    /// [`AddressSpace::attempt_under`], not inlined.
+    #[inline(never)]
+    fn attempt_in<const FORCE: bool, const CHECK: bool>(
+        &self,
+        regions: &Regions,
+        addr: usize,
+        access: Prot,
+    ) -> Result<Option<Page>, Stop> {
+        self.attempt_under::<FORCE, CHECK>(regions, addr, access)
+    }
+
+    /// [`AddressSpace::attempt`] for who has locked the regions.
+    #[inline(always)]
+    fn attempt_under<const FORCE: bool, const CHECK: bool>(
+        &self,
+        regions: &Regions,
+        addr: usize,
+        access: Prot,
+    ) -> Result<Option<Page>, Stop> {
+        let at = addr & !(PAGE_SIZE - 1);
         let region = regions.map.containing(addr).ok_or(Stop::NoRegion)?;
         let flags = region.value.flags;
         if CHECK {
@@ -124,19 +139,37 @@ impl AddressSpace {
         }
     }
 
-    /// The page at `addr`, counted, for the access of another process (`/proc/pid/mem`, ptrace,
-    /// `process_vm_readv`).
-    pub(super) fn page_for(&self, addr: usize, write: bool, force: bool) -> Result<Page, FaultError> {
+    /// Runs `f` with the page at `addr`, for the access of another process (`/proc/pid/mem`, ptrace,
+    /// `process_vm_readv`). The regions stay locked meanwhile: else the page might be shared by a fork and
+    /// copied for the program before `f` writes to it, which only the new process would see then. `f` must
+    /// not sleep or fault.
+    pub(super) fn with_page<R>(
+        &self,
+        addr: usize,
+        write: bool,
+        force: bool,
+        f: impl FnOnce(&Page) -> R,
+    ) -> Result<R, FaultError> {
         let access = if write { Prot::WRITE } else { Prot::READ };
         loop {
-            let page = if force {
-                self.resolve_for::<false>(addr, access)?
-            } else {
-                self.resolve_for::<true>(addr, access)?
+            let stop = {
+                let regions = self.regions.read();
+                let found = match force {
+                    true => self.attempt_in::<true, false>(&regions, addr, access),
+                    false => self.attempt_in::<true, true>(&regions, addr, access),
+                };
+                match found {
+                    Ok(Some(page)) => return Ok(f(&page)),
+                    // The entry changed meanwhile.
+                    Ok(None) => continue,
+                    Err(stop) => stop,
+                }
             };
-            if let Some(page) = page {
-                return Ok(page);
-            }
+            // What this finds may change again before the regions are locked.
+            match force {
+                true => self.insist::<true, false>(addr, access, stop)?,
+                false => self.insist::<true, true>(addr, access, stop)?,
+            };
         }
     }
 

@@ -16,20 +16,23 @@ impl AddressSpace {
         let mut done = 0;
         while done < buf.len() && !crate::sched::current().fatal_signal_pending() {
             let Some(at) = addr.checked_add(done) else { break };
-            let Ok(page) = self.page_for(at, write, force) else {
-                break;
-            };
             let offset = at & (PAGE_SIZE - 1);
             let n = (buf.len() - done).min(PAGE_SIZE - offset);
-            if write {
-                page.written();
-                page.write(offset, &buf[done..done + n]);
-                if force {
-                    // It may be a breakpoint.
-                    crate::arch::mmu::sync_instructions(page.phys());
+            let part = &mut buf[done..done + n];
+            let copied = self.with_page(at, write, force, |page| {
+                if write {
+                    page.written();
+                    page.write(offset, part);
+                    if force {
+                        // It may be a breakpoint.
+                        crate::arch::mmu::sync_instructions(page.phys());
+                    }
+                } else {
+                    page.read(offset, part);
                 }
-            } else {
-                page.read(offset, &mut buf[done..done + n]);
+            });
+            if copied.is_err() {
+                break;
             }
             done += n;
         }
@@ -52,11 +55,12 @@ impl AddressSpace {
         let mut done = 0;
         while done < from.len() {
             let at = addr.checked_add(done).ok_or(FaultError::NotMapped)?;
-            let page = self.page_for(at, true, true)?;
             let offset = at & (PAGE_SIZE - 1);
             let n = (from.len() - done).min(PAGE_SIZE - offset);
-            page.written();
-            page.write(offset, &from[done..done + n]);
+            self.with_page(at, true, true, |page| {
+                page.written();
+                page.write(offset, &from[done..done + n]);
+            })?;
             done += n;
         }
         Ok(())

@@ -98,7 +98,12 @@ pub fn ptrace(request: isize, pid: i32, addr: usize, data: usize) -> SysResult {
 /// A request to one's own tracee.
 fn of_tracee(request: isize, task: &Arc<Task>, addr: usize, data: usize) -> SysResult {
     match request {
-        KILL => signal::send_forced(task, SIGKILL, SigInfo::kernel(SIGKILL)),
+        KILL => {
+            // Not forced: the first process is not killed.
+            let tracer = crate::task::current();
+            let info = SigInfo::user(SIGKILL, tracer.tgid(), tracer.creds().uid);
+            signal::send_to_task(task, SIGKILL, info);
+        }
         INTERRUPT => {
             // Not for the state that it is in, but still only if it was seized.
             if !task.trace.options().contains(Options::SEIZED) {
@@ -188,6 +193,10 @@ fn of_architecture(request: isize, task: &Arc<Task>, addr: usize, data: usize) -
     {
         let place = (words.set_and_place)(addr as isize);
         return regs::numbered_word(task, place, data, number == words.set);
+    }
+    if let Some((_, asked)) = REQUESTS.bases.filter(|(own, _)| *own == number) {
+        let (write, base) = asked(data as i32).ok_or(Errno::EINVAL)?;
+        return regs::segment_base(task, base, addr, write);
     }
     if REQUESTS.set_syscall == Some(number) {
         return calls::set_number(task, data);

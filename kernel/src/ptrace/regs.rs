@@ -1,7 +1,7 @@
 //! A tracee's registers, and its single steps.
 
 use crate::arch::frame::Frame;
-use crate::arch::register_set::{RegisterSet, Step};
+use crate::arch::register_set::{Base, RegisterSet, Step};
 use crate::arch::regset::{self, SETS};
 use crate::arch::switch::Context;
 use crate::mm::copy::zeroed;
@@ -14,19 +14,26 @@ use limen_linux_abi::{Errno, SysResult};
 
 /// Runs `f` with the registers of a tracee in a stop. `ESRCH`: it is in none any more.
 pub fn with<R>(task: &Arc<Task>, f: impl FnOnce(&mut Frame, &mut Context) -> R) -> Result<R, Errno> {
-    super::settle(task)?;
-    inspect::with_registers(task, TaskState::TRACED, |frame, context| {
-        if task.trace.take_step() {
-            // The trap flag was the tracer's, and is not the program's.
-            regset::stepping(frame, context, None);
+    let mut f = Some(f);
+    loop {
+        super::settle(task)?;
+        let result = inspect::with_registers(task, TaskState::TRACED, |frame, context| {
+            let f = f.take()?;
+            if task.trace.take_step() {
+                // The trap flag was the tracer's, and is not the program's.
+                regset::stepping(frame, context, None);
+            }
+            let result = f(frame, context);
+            if context.debug.is_used() {
+                task.info.work.set(ThreadFlags::DEBUG);
+            }
+            Some(result)
+        });
+        if let Some(Some(result)) = result {
+            return Ok(result);
         }
-        let result = f(frame, context);
-        if context.debug.is_used() {
-            task.info.work.set(ThreadFlags::DEBUG);
-        }
-        result
-    })
-    .ok_or(Errno::ESRCH)
+        // It was woken in between. It may have looked whether it is to go on, and have stayed in its stop.
+    }
 }
 
 /// The tracee is to trap after its next instruction or branch, or not. `EIO`: the processor cannot do that.
@@ -138,11 +145,30 @@ pub fn poke(task: &Arc<Task>, offset: usize, word: usize) -> SysResult {
 
 /// Gives a set another word at byte `at`.
 fn change_word(task: &Arc<Task>, set: &RegisterSet, at: usize, word: usize) -> SysResult {
+    change_words(task, set, &[(at, word)])
+}
+
+/// `PTRACE_ARCH_PRCTL`: reads a segment's base to the address `addr`, or makes it `addr`. `EPERM`: that is no
+/// user address.
+pub fn segment_base(task: &Arc<Task>, place: Base, addr: usize, write: bool) -> SysResult {
+    let set = SETS.first().ok_or(Errno::EIO)?;
+    let at = |word: usize| word * size_of::<usize>();
+    if !write {
+        return read_word(task, set, at(place.base), addr);
+    }
+    let changed = change_words(task, set, &[(at(place.base), addr), (at(place.selector), 0)]);
+    changed.map_err(|e| if e == Errno::EIO { Errno::EPERM } else { e })
+}
+
+/// Gives a set other words at these bytes.
+fn change_words(task: &Arc<Task>, set: &RegisterSet, words: &[(usize, usize)]) -> SysResult {
     let mut bytes = zeroed((set.size)())?;
     with(task, |frame, context| {
         (set.get)(frame, context, &mut bytes);
-        if let Some(to) = bytes.get_mut(at..at + size_of::<usize>()) {
-            to.copy_from_slice(&word.to_ne_bytes());
+        for (at, word) in words {
+            if let Some(to) = bytes.get_mut(*at..at + size_of::<usize>()) {
+                to.copy_from_slice(&word.to_ne_bytes());
+            }
         }
         (set.set)(frame, context, &bytes)
     })??;

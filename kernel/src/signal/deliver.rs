@@ -256,7 +256,7 @@ fn take_traced<'a>(
     pending.take(sig, &mut caught.info);
     if sig != super::SIGKILL {
         // A `SIGCONT` during the stop cancels the stop of the process.
-        shared.stop_dequeued = true;
+        own.stop_dequeued = true;
         drop((own, shared));
         if caught.info.may_be_awaited() {
             crate::task::timers::signal_taken(&mut caught.info);
@@ -290,7 +290,7 @@ fn take_with_rseq(
 
 /// Stops or ends the process. Its signal lock is released first.
 #[inline(never)]
-fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignals>, info: &SigInfo) {
+fn default_action(task: &CurrentTask, shared: IrqSpinGuard<'_, ProcessSignals>, info: &SigInfo) {
     let sig = info.signal();
     if !SigSet::STOP.has(sig) {
         drop(shared);
@@ -299,7 +299,9 @@ fn default_action(task: &CurrentTask, mut shared: IrqSpinGuard<'_, ProcessSignal
         exit::exit_group_by_signal(exit::status_of_signal(sig, dumped));
     }
     // For a tracee, that was when its tracer was told of the signal.
-    shared.stop_dequeued |= !task.trace.is_traced();
+    if !task.trace.is_traced() {
+        task.signals.lock_under(&shared).stop_dequeued = true;
+    }
     drop(shared);
     if sig == SIGSTOP || !crate::task::exit::is_orphaned(&task.process.group(), None) {
         stop::begin(task, sig);

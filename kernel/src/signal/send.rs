@@ -197,8 +197,9 @@ pub fn force(sig: u32, info: SigInfo) {
             }
             action.handler == DEFAULT
         };
-        if default {
-            // Not even the first process survives that: it would do the same again, for ever.
+        if default && !task.trace.is_traced() {
+            // Not even the first process survives that: it would do the same again, for ever. If it is
+            // traced, its tracer may want the signal, as that of a single step.
             shared.unkillable = false;
         }
     }
@@ -394,14 +395,15 @@ fn is_blocked(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     own.blocked.or(own.real_blocked).has(sig)
 }
 
-/// Whether `task` would take `sig` now. A stopped thread takes only `SIGKILL`; it takes others when it
-/// continues.
+/// Whether `task` would take `sig` now. A stopped thread, whoever stopped it, takes only `SIGKILL`; it takes
+/// others when it continues.
 fn wants(shared: &Shared<'_>, task: &Task, sig: u32) -> bool {
     if task.flags().contains(TaskFlags::EXITING) {
         return false;
     }
     let own = task.signals.lock_under(shared);
-    sig == SIGKILL || !own.blocked.has(sig) && !own.stopped
+    let in_stop = || task.trace.is_traced() && task.trace.state_under(shared).is_in_stop();
+    sig == SIGKILL || !own.blocked.has(sig) && !own.stopped && !in_stop()
 }
 
 /// Drops pending signals of `set` of the process and all its threads.
@@ -419,7 +421,6 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
     let was_stopped = shared.stopped;
     let stopping = shared.stop_signal.is_some();
     shared.stop_signal = None;
-    shared.stop_dequeued = false;
     shared.stop_remaining = 0;
     shared.stopped = false;
     if was_stopped || stopping {
@@ -434,17 +435,17 @@ fn resume(process: &Process, shared: &mut ProcessSignals) {
     shared.pending.discard(SigSet::STOP);
     process.with_threads(|threads| {
         for task in threads {
-            {
+            let listened = {
                 let mut own = task.signals.lock();
                 own.pending.discard(SigSet::STOP);
                 own.besides.remove(Besides::STOP | Besides::UNCOUNTED);
                 own.stopped = false;
-                if task.trace.is_traced() && task.trace.options().contains(ptrace::Options::SEIZED) {
-                    ptrace::notify(task, &mut own, true);
-                }
-            }
-            if task.trace.is_traced() {
-                // Only one that listens goes on.
+                own.stop_dequeued = false;
+                let seized = task.trace.options().contains(ptrace::Options::SEIZED);
+                seized && ptrace::notify(task, &mut own, true)
+            };
+            if listened {
+                // Others stay in their tracers' stops, and are not disturbed there: requests look for them.
                 sched::wake_task(task, TaskState::TRACED);
             }
             if stopping || was_stopped {

@@ -163,6 +163,8 @@ pub struct TaskSignals {
     pub besides: Besides,
     /// It has stopped, and counts as stopped.
     pub stopped: bool,
+    /// It has taken a stop signal and not begun the stop. A `SIGCONT` in between cancels the stop.
+    pub stop_dequeued: bool,
     /// While the thread makes a process: the signals that were sent meanwhile to several processes of which
     /// its own was one. The new process gets them, too.
     pub sent_to_many: Option<SigSet>,
@@ -180,6 +182,7 @@ impl TaskSignals {
             altstack: AltStack::default(),
             besides: Besides::empty(),
             stopped: false,
+            stop_dequeued: false,
             sent_to_many: None,
         }
     }
@@ -209,8 +212,6 @@ pub struct ProcessSignals {
     pub exec: Option<i32>,
     /// The signal because of which the process is stopping or has stopped.
     pub stop_signal: Option<u32>,
-    /// A thread has taken a stop signal and not begun the stop. A `SIGCONT` in between cancels the stop.
-    pub stop_dequeued: bool,
     /// How many threads have not stopped yet.
     pub stop_remaining: usize,
     /// Whether all threads have stopped.
@@ -241,7 +242,6 @@ impl ProcessSignals {
             group_exit: None,
             exec: None,
             stop_signal: None,
-            stop_dequeued: false,
             stop_remaining: 0,
             stopped: false,
             news: StopNews::None,

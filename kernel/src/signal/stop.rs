@@ -13,7 +13,7 @@ use limen_entry::ThreadFlags;
 /// A stop signal with its default action was taken: all threads are to stop, and this one does so at once.
 pub(super) fn begin(task: &CurrentTask, sig: u32) {
     let mut shared = task.process.signals.lock();
-    let dequeued = core::mem::take(&mut shared.stop_dequeued);
+    let dequeued = core::mem::take(&mut task.signals.lock_under(&shared).stop_dequeued);
     if dequeued && shared.group_exit.is_none() && shared.exec.is_none() {
         if shared.stop_signal.is_none() {
             shared.stop_signal = Some(sig);
@@ -32,8 +32,8 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
                     }
                     own.besides.insert(Besides::STOP);
                     own.besides.remove(Besides::UNCOUNTED);
-                    if other.trace.is_traced() && other.trace.options().contains(ptrace::Options::SEIZED) {
-                        ptrace::notify(other, &mut own, true);
+                    let seized = other.trace.options().contains(ptrace::Options::SEIZED);
+                    if seized && ptrace::notify(other, &mut own, true) {
                         sched::wake_task(other, TaskState::TRACED);
                     }
                 }

@@ -48,6 +48,7 @@ pub const REQUESTS: Requests = Requests {
         set_and_place,
     }),
     block_step: None,
+    bases: None,
 };
 
 const WORDS: usize = 18;
@@ -152,6 +153,10 @@ pub fn stepping(_: &mut Frame, context: &mut Context, step: Option<Step>) -> Opt
 /// The processor does not step.
 pub const STEPS_BY_SOFTWARE: bool = true;
 pub use super::step::begin as begin_step;
+
+/// The details of a single step over a system call are those of a fault with this code, or of nobody's
+/// signal.
+pub const STEP_OVER_CALL: Option<i32> = None;
 
 /// At a stop at a system call r12 says whether it is the entry (0) or the exit (1).
 pub fn begin_stop(frame: &mut Frame, exit: bool) -> usize {

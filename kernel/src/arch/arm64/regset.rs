@@ -62,6 +62,7 @@ pub const REQUESTS: Requests = Requests {
     set_syscall: None,
     words: None,
     block_step: None,
+    bases: None,
 };
 
 const WORDS: usize = 34;
@@ -155,6 +156,10 @@ pub const STEPS_BY_SOFTWARE: bool = false;
 pub fn begin_step(_: &mut Frame) -> bool {
     false
 }
+
+/// The details of a single step over a system call are those of a fault with this code, or of nobody's
+/// signal.
+pub const STEP_OVER_CALL: Option<i32> = None;
 
 /// At a stop at a system call x7 says whether it is the entry (0) or the exit (1).
 pub fn begin_stop(frame: &mut Frame, exit: bool) -> usize {

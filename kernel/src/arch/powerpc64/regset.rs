@@ -56,6 +56,7 @@ pub const REQUESTS: Requests = Requests {
     set_syscall: None,
     words: None,
     block_step: Some(0x100),
+    bases: None,
 };
 
 /// `ELF_NGREG`: the frame's first words, and room.
@@ -192,6 +193,10 @@ pub const STEPS_BY_SOFTWARE: bool = false;
 pub fn begin_step(_: &mut Frame) -> bool {
     false
 }
+
+/// The details of a single step over a system call are those of a fault with this code, or of nobody's
+/// signal.
+pub const STEP_OVER_CALL: Option<i32> = None;
 
 /// What of the frame a stop at a system call changes: nothing.
 pub fn begin_stop(_: &mut Frame, _: bool) -> usize {

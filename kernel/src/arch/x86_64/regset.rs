@@ -4,8 +4,9 @@
 use super::frame::{CHANGED, EFLAGS_TF, Frame, USER_DS};
 use super::mmu::USER_END;
 use super::switch::Context;
+use super::syscalls::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS};
 use super::{cpu, debug, fpu};
-use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
+use crate::arch::register_set::{Base, RegisterSet, Requests, Step, put_words, word};
 use limen_linux_abi::Errno;
 
 /// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_X86_XSTATE`, `u_debugreg`.
@@ -43,11 +44,27 @@ pub const REQUESTS: Requests = Requests {
     set_syscall: None,
     words: None,
     block_step: Some(33),
+    bases: Some((30, |code| match code {
+        ARCH_GET_FS => Some((false, FS)),
+        ARCH_GET_GS => Some((false, GS)),
+        ARCH_SET_FS => Some((true, FS)),
+        ARCH_SET_GS => Some((true, GS)),
+        _ => None,
+    })),
 };
 
 /// Words of `user_regs_struct`: the frame's, bases of FS and GS, DS, ES, FS, GS.
 const WORDS: usize = 27;
 const FRAME_WORDS: usize = 21;
+/// Bases in `user_regs_struct`, with their selectors.
+const FS: Base = Base {
+    base: 21,
+    selector: 25,
+};
+const GS: Base = Base {
+    base: 22,
+    selector: 26,
+};
 /// Where `SW_BYTES` of the legacy area says which components there are.
 const COMPONENTS: usize = 464;
 const MXCSR: usize = 24;
@@ -274,6 +291,10 @@ pub const STEPS_BY_SOFTWARE: bool = false;
 pub fn begin_step(_: &mut Frame) -> bool {
     false
 }
+
+/// The details of a single step over a system call are those of a fault with this code, or of nobody's
+/// signal.
+pub const STEP_OVER_CALL: Option<i32> = Some(crate::signal::info::code::TRAP_BRKPT);
 
 /// What of the frame a stop at a system call changes: nothing.
 pub fn begin_stop(_: &mut Frame, _: bool) -> usize {

@@ -313,12 +313,13 @@ impl Context {
 
     /// Its selectors in DS, ES, FS and GS, 16 bits each from the lowest.
     pub(super) fn selectors(&self) -> u64 {
-        self.segments
+        self.segments & !NO_COUNTER
     }
 
     /// Gives a thread that sleeps others: user addresses, and selectors that can be loaded.
     pub(super) fn set_bases(&mut self, fs_base: usize, gs_base: usize, selectors: u64) {
-        (self.fs_base, self.gs_base, self.segments) = (fs_base, gs_base, selectors);
+        (self.fs_base, self.gs_base) = (fs_base, gs_base);
+        self.segments = selectors & !NO_COUNTER | self.segments & NO_COUNTER;
     }
 
     /// Runs `f` with the floating-point area of a thread that sleeps, a user's.

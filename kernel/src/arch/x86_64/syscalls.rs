@@ -6,10 +6,10 @@ use crate::mm::user::UserPtr;
 use crate::sched::entity::with_current_context;
 use limen_linux_abi::{Errno, SysResult};
 
-const ARCH_SET_GS: i32 = 0x1001;
-const ARCH_SET_FS: i32 = 0x1002;
-const ARCH_GET_FS: i32 = 0x1003;
-const ARCH_GET_GS: i32 = 0x1004;
+pub(super) const ARCH_SET_GS: i32 = 0x1001;
+pub(super) const ARCH_SET_FS: i32 = 0x1002;
+pub(super) const ARCH_GET_FS: i32 = 0x1003;
+pub(super) const ARCH_GET_GS: i32 = 0x1004;
 const ARCH_GET_CPUID: i32 = 0x1011;
 const ARCH_SET_CPUID: i32 = 0x1012;
 

@@ -229,6 +229,10 @@ pub fn left_step(frame: &mut Frame) -> bool {
 }
 
 impl State {
+    /// Whether it is in a stop, even in one that requests do not see.
+    pub fn is_in_stop(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.over.is_none())
+    }
     /// The stop, if requests see it.
     pub fn stopped(&mut self) -> Option<&mut Stop> {
         self.stop

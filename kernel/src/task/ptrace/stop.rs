@@ -205,10 +205,11 @@ pub fn trap(task: &CurrentTask) {
     );
 }
 
-/// The running thread is traced and its process is stopping: it will [`trap`]. Both locks are held.
-pub fn notify(task: &Task, own: &mut signal::TaskSignals, anew: bool) {
+/// The running thread is traced and its process is stopping: it will [`trap`]. Both locks are held. Returns
+/// whether it listened (`PTRACE_LISTEN`): its stop is over, and the caller wakes it.
+pub fn notify(task: &Task, own: &mut signal::TaskSignals, anew: bool) -> bool {
     if task.killed.load(core::sync::atomic::Ordering::Relaxed) {
-        return;
+        return false;
     }
     let mut state = task.trace.state.lock();
     if anew {
@@ -218,10 +219,12 @@ pub fn notify(task: &Task, own: &mut signal::TaskSignals, anew: bool) {
     }
     own.besides.insert(Besides::TRAP);
     task.info.work.set(ThreadFlags::SIGPENDING);
-    if let Some(stop) = &mut state.stop
-        && stop.listening
-    {
-        stop.over.get_or_insert(0);
+    match &mut state.stop {
+        Some(stop) if stop.listening => {
+            stop.over.get_or_insert(0);
+            true
+        }
+        _ => false,
     }
 }
 
@@ -312,7 +315,13 @@ pub fn call_enter(frame: &mut Frame) -> bool {
 #[cold]
 pub fn call_exit(frame: &mut Frame, step: bool) {
     if step && !left_step(frame) {
-        signal::force_fault(SIGTRAP, code::TRAP_TRACE, frame.ip());
+        signal::force(
+            SIGTRAP,
+            match regset::STEP_OVER_CALL {
+                Some(code) => SigInfo::fault(SIGTRAP, code, frame.ip()),
+                None => SigInfo::user(SIGTRAP, 0, 0),
+            },
+        );
     } else if !step {
         call(&current(), frame, CALL_EXIT);
     }
@@ -386,9 +395,7 @@ pub fn interrupt(task: &Arc<Task>) {
             return;
         }
         let mut own = task.signals.lock_under(&shared);
-        notify(task, &mut own, false);
-        let state = task.trace.state.lock_under(&shared);
-        state.stop.as_ref().is_some_and(|stop| stop.listening)
+        notify(task, &mut own, false)
     };
     if listening {
         sched::wake_task(task, TaskState::TRACED);

@@ -64,6 +64,7 @@ const ASKING: &[&str] = &[
     "ptraced",
     "stepped",
     "watched",
+    "debugged",
     "dumped",
     "audited",
     "crossings",
