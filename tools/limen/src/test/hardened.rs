@@ -100,8 +100,8 @@ fn check(context: &Context, arch: Arch) -> Result<Verdict> {
         ran.clean_log()?;
     }
     Ok(Verdict::Passed(format!(
-        "{CALLS} calls at {} place, {most} of 64 with a random distance; {} words of an earlier call are left, \
-         0 with erasing; load and traps with both",
+        "{CALLS} calls at {} place, {most} of 64 with a random distance; {} words of an earlier call are \
+         left, 0 with erasing; load and traps with both",
         plain.places.len(),
         plain.left
     )))

@@ -203,6 +203,7 @@ const LENGTHY: &[&str] = &[
     "debian-programs-arm",
     "debian-programs-powerpc64",
     "debuggers-arm",
+    "debuggers-arm64",
     "debuggers-powerpc64",
     "doc-kernel-arm",
     "doc-kernel-arm64",
