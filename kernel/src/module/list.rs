@@ -337,6 +337,7 @@ pub fn remove(module: &Arc<Module>) {
     let mut new = take_former();
     look(|list| new.extend(list.iter().filter(|m| !Arc::ptr_eq(m, module)).cloned()));
     replace(new);
+    module.set_state(State::Gone);
 }
 
 /// The symbols of all modules.

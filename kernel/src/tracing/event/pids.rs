@@ -216,7 +216,11 @@ pub fn follow_forks(pids: &Arc<Pids>, on: bool, turn: impl FnOnce() -> bool) -> 
     const { assert!(LIVES[0] < LIVES[1]) };
     for place in LIVES {
         let event = list::all()?.get(place).ok_or(Errno::ENOENT)?;
-        events.push((place, event, event.changing.lock()));
+        let changing = match events.len() {
+            0 => event.changing.lock(),
+            others => event.changing.lock_nested(others),
+        };
+        events.push((place, event, changing));
     }
     let is = |one: &Arc<Pids>| Arc::ptr_eq(one, pids);
     let turned = (|| {
