@@ -21,37 +21,50 @@ const MAX_TITLE: usize = 128;
 
 /// The running thread begins a call.
 pub fn enter(frame: &Frame) {
+    let task = current();
+    if settings::enabled() == settings::OFF {
+        return audit::end_call(&task);
+    }
     let arguments = core::array::from_fn(|n| frame.arg(n));
     let number = frame.syscall_number() as usize;
-    current()
-        .audit
-        .begin(number, arguments, realtime_ns() / 1_000_000);
+    audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000);
 }
 
-/// It ends the call. May sleep.
+/// The running thread has a record to make in a call. If the call's begin was not seen, because no rule is
+/// about calls, it is now: whoever changes something is to be known.
+pub fn notice() {
+    let task = current();
+    let is_seen = task.audit.call().is_some();
+    if is_seen || settings::enabled() == settings::OFF || task.audit.is_never() || task.is_kernel_thread() {
+        return;
+    }
+    let (number, arguments) = task.present_call();
+    audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000);
+}
+
+/// It ends the call. One whose begin was seen is recorded even if audit was turned off since: else nobody
+/// would know who did that. May sleep.
 pub fn exit(frame: &Frame) {
     let task = current();
     let Some(call) = task.audit.call() else { return };
-    if settings::enabled() != settings::OFF {
-        let result = told(frame.result());
-        let mut subject = Subject::new(&task);
-        subject.call = Some((call.arguments, Some(result)));
-        // The daemon's own calls would have records without end.
-        let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
-        let rule = match own {
-            true => None,
-            false => rules::first(List::Exit, Some(call.number as u32), &subject),
-        };
-        // A rule that says never says it of calls with other records, too.
-        let wanted = match rule.as_ref() {
-            Some(rule) => rule.action == Action::Always,
-            None => call.serial != 0,
-        };
-        if wanted {
-            write(&task, &call, result, rule.as_ref().and_then(|rule| rule.key()));
-        }
+    let result = told(frame.result());
+    let mut subject = Subject::new(&task);
+    subject.call = Some((call.arguments, Some(result)));
+    // The daemon's own calls would have records without end.
+    let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
+    let rule = match own {
+        true => None,
+        false => rules::first(List::Exit, Some(call.number as u32), &subject),
+    };
+    // A rule that says never says it of calls with other records, too.
+    let wanted = match rule.as_ref() {
+        Some(rule) => rule.action == Action::Always,
+        None => call.serial != 0,
+    };
+    if wanted {
+        write(&task, &call, result, rule.as_ref().and_then(|rule| rule.key()));
     }
-    task.audit.end();
+    audit::end_call(&task);
 }
 
 /// The result that a program gets: a call that is to be restarted was interrupted.
@@ -82,7 +95,7 @@ pub fn terminal(task: &Task) -> Tty {
 fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8]>) {
     let stamp = Stamp::now();
     let write = |what: u16, args: fmt::Arguments<'_>| {
-        if rules::wants(what) {
+        if !rules::leave_out(List::Exclude, what) {
             record::write_in(stamp, what, args);
         }
     };

@@ -10,6 +10,7 @@ mod queue;
 mod record;
 mod requests;
 mod rules;
+mod serving;
 mod settings;
 
 use crate::cmdline;
