@@ -63,6 +63,7 @@ const ASKING: &[&str] = &[
     "watched",
     "dumped",
     "audited",
+    "recorded",
     "crossings",
 ];
 
