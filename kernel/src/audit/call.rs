@@ -99,15 +99,13 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
             record::write_in(stamp, what, args);
         }
     };
-    let creds = task.creds();
     let [a0, a1, a2, a3] = call.arguments;
     let personality = task.personality.load(Relaxed);
     write(
         kind::SYSCALL,
         format_args!(
             "arch={AUDIT_ARCH:x} syscall={}{} success={} exit={result} a0={a0:x} a1={a1:x} a2={a2:x} \
-             a3={a3:x} items=0 ppid={} pid={} auid={} uid={} gid={} euid={} suid={} fsuid={} egid={} \
-             sgid={} fsgid={} tty={} ses={} {} key={}",
+             a3={a3:x} items=0 {} key={}",
             call.number as i32,
             Personality(personality),
             if limen_audit::succeeded(result) {
@@ -115,6 +113,28 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
             } else {
                 "no"
             },
+            Thread(task),
+            OrNull(key),
+        ),
+    );
+    let title = title(task);
+    write(
+        kind::PROCTITLE,
+        format_args!("proctitle={}", OrNull(title.as_deref())),
+    );
+    write(kind::EOE, format_args!(""));
+}
+
+/// All that is recorded of a thread (`ppid=... exe=...`).
+pub struct Thread<'a>(pub &'a Task);
+
+impl fmt::Display for Thread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (task, creds) = (self.0, self.0.creds());
+        write!(
+            f,
+            "ppid={} pid={} auid={} uid={} gid={} euid={} suid={} fsuid={} egid={} sgid={} fsgid={} tty={} \
+             ses={} {}",
             task.process.ppid.load(Relaxed),
             task.tgid(),
             task.audit.login(),
@@ -129,15 +149,8 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
             terminal(task),
             task.audit.session(),
             Program(task),
-            OrNull(key),
-        ),
-    );
-    let title = title(task);
-    write(
-        kind::PROCTITLE,
-        format_args!("proctitle={}", OrNull(title.as_deref())),
-    );
-    write(kind::EOE, format_args!(""));
+        )
+    }
 }
 
 /// ` per=...` unless it is Linux's usual one.

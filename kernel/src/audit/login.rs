@@ -52,7 +52,8 @@ fn log_in(task: &Task, user: u32) -> Result<(), Errno> {
     record::write(
         kind::LOGIN,
         format_args!(
-            "pid={} uid={uid} old-auid={old} auid={user} tty={tty} old-ses={old_session} ses={session} res={}",
+            "pid={} uid={uid} old-auid={old} auid={user} tty={tty} old-ses={old_session} ses={session} \
+             res={}",
             task.tgid(),
             u32::from(result.is_ok()),
         ),

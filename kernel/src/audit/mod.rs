@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+mod changes;
 mod login;
 mod queue;
 mod record;
@@ -28,6 +29,7 @@ pub fn init() {
     queue::start(wanted);
     login::init();
     requests::init();
+    changes::init();
     crate::task::audit::when_threads_begin(rules::never);
     record::initialized(wanted);
     settings::apply();

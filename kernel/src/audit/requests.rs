@@ -1,7 +1,8 @@
 //! What programs ask for over netlink.
 
+use super::changes::{self, change_rules, set_features, tampered};
 use super::queue::{self, PROTOCOL, READLOG};
-use super::record::{self, Session, kind};
+use super::record::{self, Session};
 use super::rules;
 use super::serving;
 use super::settings::{self, Daemon, LOCKED, OFF};
@@ -13,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use limen_audit::text::{OrNull, Untrusted};
+use limen_audit::text::Untrusted;
 use limen_audit::{Features, List, Status, TtyStatus, feature, set};
 use limen_linux_abi::Errno;
 use limen_netlink::{Header, Message, NoMemory, packed};
@@ -126,12 +127,13 @@ impl Protocol for Audit {
     fn anyone_hears(&self) -> bool {
         true
     }
-    fn may_hear(&self, _: u32) -> Result<(), Errno> {
-        if current().creds().capable(cap::AUDIT_READ) {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+    fn may_hear(&self, group: u32) -> Result<(), Errno> {
+        let may = current().creds().capable(cap::AUDIT_READ);
+        changes::listens(group, "connect", may);
+        if may { Ok(()) } else { Err(Errno::EPERM) }
+    }
+    fn hears_no_more(&self, group: u32) {
+        changes::listens(group, "disconnect", true);
     }
     fn receive(&self, request: &mut Request<'_>) -> Result<u32, Errno> {
         let Message {
@@ -195,11 +197,19 @@ impl Protocol for Audit {
                 if new.enabled != 0 || new.log_passwd > 1 {
                     return Err(Errno::EINVAL);
                 }
-                *settings::TTY.lock() = new;
+                let old = core::mem::replace(&mut *settings::TTY.lock(), new);
+                tampered(format_args!(
+                    "op=tty_set old-enabled={} new-enabled={} old-log_passwd={} new-log_passwd={} res=1",
+                    old.enabled, new.enabled, old.log_passwd, new.log_passwd
+                ));
                 Ok(())
             }
+            TRIM if settings::enabled() == LOCKED => Err(Errno::EPERM),
             // There are no watched trees.
-            TRIM => Ok(()),
+            TRIM => {
+                tampered(format_args!("op=trim res=1"));
+                Ok(())
+            }
             _ => Err(Errno::EINVAL),
         };
         done.map(|()| 0)
@@ -359,71 +369,4 @@ fn is_told_of(daemon: Daemon, pid: i32) -> bool {
         .map_err(|NoMemory| Errno::ENOMEM)
         .and_then(|bytes| netlink::unicast(daemon.socket, bytes, 0));
     sent != Err(Errno::ECONNREFUSED)
-}
-
-fn set_features(wanted: Features) -> Result<(), Errno> {
-    let meant = wanted.mask & Features::ALL;
-    let now = *settings::FEATURES.lock();
-    let changes = (wanted.on ^ now.on) & meant;
-    let allowed = changes & now.lock == 0;
-    for (bit, name) in [
-        (Features::ONLY_UNSET_LOGINUID, "only_unset_loginuid"),
-        (Features::LOGINUID_IMMUTABLE, "loginuid_immutable"),
-    ] {
-        if meant & bit != 0 && settings::enabled() != OFF {
-            let is = |of: u32| u32::from(of & bit != 0);
-            record::write_change(
-                kind::FEATURE_CHANGE,
-                format_args!(
-                    "{Session} feature={name} old={} new={} old_lock={} new_lock={} res={}",
-                    is(now.on),
-                    is(wanted.on),
-                    is(now.lock),
-                    is(now.lock | wanted.lock),
-                    u32::from(allowed),
-                ),
-            );
-        }
-    }
-    if !allowed {
-        return Err(Errno::EPERM);
-    }
-    let mut features = settings::FEATURES.lock();
-    features.on = features.on & !meant | wanted.on & meant;
-    features.lock |= wanted.lock & meant;
-    Ok(())
-}
-
-fn change_rules(adds: bool, data: &[u8]) -> Result<(), Errno> {
-    let locked = settings::enabled() == LOCKED;
-    if locked {
-        record::write_change(
-            kind::CONFIG_CHANGE,
-            format_args!(
-                "op={} audit_enabled={LOCKED} res=0",
-                if adds { "add_rule" } else { "remove_rule" }
-            ),
-        );
-        return Err(Errno::EPERM);
-    }
-    let rule = rules::read(data)?;
-    let (list, op) = (rule.list as u32, if adds { "add_rule" } else { "remove_rule" });
-    let key = rule.key().map(<[u8]>::to_vec);
-    let result = if adds {
-        rules::add(rule)
-    } else {
-        rules::remove(&rule)
-    };
-    settings::apply();
-    if settings::enabled() != OFF {
-        record::write_change(
-            kind::CONFIG_CHANGE,
-            format_args!(
-                "{Session} op={op} key={} list={list} res={}",
-                OrNull(key.as_deref()),
-                u32::from(result.is_ok())
-            ),
-        );
-    }
-    result
 }

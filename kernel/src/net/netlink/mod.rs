@@ -37,6 +37,8 @@ pub trait Protocol: Sync {
     fn may_hear(&self, _group: u32) -> Result<(), Errno> {
         Ok(())
     }
+    /// A socket of the running thread hears a group no longer. May sleep.
+    fn hears_no_more(&self, _group: u32) {}
     /// A message from a socket. What is returned is told to it: 0 if it has asked for that, an error or
     /// another number always. Called by the sender; may sleep.
     fn receive(&self, request: &mut Request<'_>) -> Result<u32, Errno>;

@@ -275,7 +275,7 @@ impl Socket {
         let mut new: Vec<u32> = Vec::new();
         room(&mut new, words)?;
         new.resize(words, 0);
-        let _alone = ports::changing();
+        let alone = ports::changing();
         if on {
             ports::hears(self)?;
         }
@@ -293,6 +293,10 @@ impl Socket {
         }
         drop(state);
         self.forget_if_deaf();
+        drop(alone);
+        if !on {
+            known.hears_no_more(group);
+        }
         Ok(())
     }
 
@@ -516,7 +520,7 @@ impl Socket {
 
     /// The last descriptor was closed.
     pub(super) fn close(&self) {
-        let (bound, port, dumps, left) = {
+        let (bound, port, dumps, left, groups) = {
             let mut state = self.state.lock();
             state.closed = true;
             (
@@ -524,6 +528,7 @@ impl Socket {
                 state.port,
                 core::mem::take(&mut state.queue.dumps),
                 core::mem::replace(&mut state.queue, Queue::new()),
+                core::mem::take(&mut state.groups),
             )
         };
         drop((dumps, left));
@@ -532,5 +537,15 @@ impl Socket {
         }
         ports::hears_none(self);
         self.room.wake_all();
+        let heard = (1..).zip(
+            groups
+                .iter()
+                .flat_map(|word| (0..32).map(move |bit| word >> bit & 1 != 0)),
+        );
+        if let Some(known) = protocol(self.protocol) {
+            heard
+                .filter(|(_, hears)| *hears)
+                .for_each(|(group, _)| known.hears_no_more(group));
+        }
     }
 }
