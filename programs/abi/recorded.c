@@ -9,6 +9,7 @@
 #include <linux/audit.h>
 #include <linux/netlink.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +224,25 @@ static void others(int fd, int log) {
     CHECK(told(fd, AUDIT_SET_FEATURE, &features, sizeof features) == 0);
 }
 
+/* Programs that end by a fault leave a record. */
+static void faults(int fd, int log) {
+    char who[32];
+    static const int ends[] = { SIGABRT, SIGQUIT };
+    for (int i = 0; i < 2; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            signal(ends[i], SIG_DFL);
+            raise(ends[i]);
+            _exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && WTERMSIG(status) == ends[i]);
+        snprintf(who, sizeof who, " pid=%d comm=\"recorded\" ", child);
+        CHECK(came(fd, log, AUDIT_ANOM_ABEND, who) == (i == 0));
+    }
+}
+
 static void logins(int fd, int log) {
     const struct audit_status on = { .enabled = 1 }, off = { .enabled = 0 };
     CHECK(change(fd, AUDIT_STATUS_ENABLED, off) == 0);
@@ -296,6 +316,7 @@ int main(void) {
         groups(fd, log);
         changes(fd, log);
         others(fd, log);
+        faults(fd, log);
         logins(fd, log);
         daemon_waits(fd);
         fflush(stdout);

@@ -5,6 +5,7 @@ use super::rules::{self, Subject};
 use super::settings;
 use crate::arch::AUDIT_ARCH;
 use crate::arch::frame::Frame;
+use crate::signal::SIGQUIT;
 use crate::task::{CurrentTask, Task, audit, current};
 use crate::time::realtime_ns;
 use alloc::string::String;
@@ -178,6 +179,26 @@ fn title(task: &CurrentTask) -> Option<Vec<u8>> {
         bytes.pop();
     }
     (!bytes.is_empty()).then_some(bytes)
+}
+
+/// The running thread's program is ended by a signal. May sleep.
+pub fn crash(sig: u32) {
+    // As on Linux: whoever asks for a core file this way wants it.
+    if settings::enabled() == settings::OFF || sig == SIGQUIT {
+        return;
+    }
+    let task = current();
+    let (uid, gid) = task.with_creds(|creds| (creds.uid, creds.gid));
+    record::write(
+        kind::ANOM_ABEND,
+        format_args!(
+            "auid={} uid={uid} gid={gid} ses={} pid={} {} sig={sig} res=1",
+            task.audit.login(),
+            task.audit.session(),
+            task.tgid(),
+            Program(&task),
+        ),
+    );
 }
 
 /// A call of the running thread about which seccomp decided. `signal`: what the thread gets, or 0. May sleep.

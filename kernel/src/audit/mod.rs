@@ -30,6 +30,7 @@ pub fn init() {
     login::init();
     requests::init();
     changes::init();
+    crate::task::audit::when_programs_crash(call::crash);
     crate::task::audit::when_threads_begin(rules::never);
     record::initialized(wanted);
     settings::apply();

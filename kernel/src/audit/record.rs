@@ -20,6 +20,7 @@ pub mod kind {
     pub const PROCTITLE: u16 = 1327;
     pub const FEATURE_CHANGE: u16 = 1328;
     pub const EVENT_LISTENER: u16 = 1335;
+    pub const ANOM_ABEND: u16 = 1701;
     pub const KERNEL: u16 = 2000;
 }
 

@@ -206,6 +206,21 @@ pub fn log_in(task: &Task, user: u32) -> Result<(), Errno> {
     }
 }
 
+/// Records that the running thread's program is ended by a signal that means a fault of it.
+static CRASH: Once<fn(u32)> = Once::new();
+
+/// From now on `crash` is told of such signals. At boot.
+pub fn when_programs_crash(crash: fn(u32)) {
+    let _ = CRASH.set(crash);
+}
+
+/// The running thread is being ended by a signal that can leave a core file. May sleep.
+pub(super) fn crashes(sig: u32) {
+    if let Some(crash) = CRASH.get() {
+        crash(sig);
+    }
+}
+
 /// The process whose signals are noted: the daemon's; 0 without one.
 static DAEMON: AtomicI32 = AtomicI32::new(0);
 /// The user and the process that last sent it a signal that ends it, or lets it begin anew.
