@@ -22,37 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "audit.h"
 #include "common.h"
-
-static int on_limen(void) {
-    struct utsname name;
-    uname(&name);
-    return strstr(name.version, "Limen") != NULL;
-}
-
-static int open_socket(int protocol) { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol); }
-
-static struct sockaddr_nl address_of(int fd) {
-    struct sockaddr_nl address = { 0 };
-    socklen_t length = sizeof address;
-    CHECK(getsockname(fd, (struct sockaddr *)&address, &length) == 0 && length == sizeof address);
-    return address;
-}
-
-static int bind_to(int fd, unsigned port, unsigned groups) {
-    struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_pid = port, .nl_groups = groups };
-    return bind(fd, (struct sockaddr *)&address, sizeof address);
-}
-
-static ssize_t send_to(int fd, const void *data, size_t length, unsigned port, unsigned groups) {
-    struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_pid = port, .nl_groups = groups };
-    return sendto(fd, data, length, 0, (struct sockaddr *)&address, sizeof address);
-}
-
-static int readable(int fd, int wait_ms) {
-    struct pollfd poll_fd = { fd, POLLIN, 0 };
-    return poll(&poll_fd, 1, wait_ms) == 1 && poll_fd.revents & POLLIN;
-}
 
 /* --- sockets --- */
 
@@ -146,54 +117,6 @@ static void sockets(void) {
 
 /* --- requests --- */
 
-static unsigned sequence;
-static struct {
-    struct nlmsghdr header;
-    char data[9000];
-} answer;
-
-static int ask(int fd, int kind, int flags, const void *data, size_t length) {
-    static struct {
-        struct nlmsghdr header;
-        char data[9000];
-    } request;
-    memset(&request, 0, sizeof request.header);
-    request.header.nlmsg_len = NLMSG_LENGTH(length);
-    request.header.nlmsg_type = kind;
-    request.header.nlmsg_flags = NLM_F_REQUEST | flags;
-    request.header.nlmsg_seq = ++sequence;
-    memcpy(request.data, data, length);
-    return send_to(fd, &request, request.header.nlmsg_len, 0, 0) < 0 ? -1 : 0;
-}
-
-/* The next message that answers the last request; returns its kind. */
-static int answered(int fd) {
-    for (;;) {
-        if (!readable(fd, 2000) || recv(fd, &answer, sizeof answer, 0) < 0) return -1;
-        if (answer.header.nlmsg_seq == sequence) return answer.header.nlmsg_type;
-    }
-}
-
-/* Asks and returns what the acknowledgement says. */
-static int told(int fd, int kind, const void *data, size_t length) {
-    if (ask(fd, kind, NLM_F_ACK, data, length) != 0) return -errno;
-    for (int got; (got = answered(fd)) != -1;)
-        if (got == NLMSG_ERROR) return *(int *)answer.data;
-    return 1;
-}
-
-static struct audit_status state(int fd) {
-    struct audit_status status = { 0 };
-    CHECK(ask(fd, AUDIT_GET, 0, NULL, 0) == 0 && answered(fd) == AUDIT_GET);
-    memcpy(&status, answer.data, sizeof status);
-    return status;
-}
-
-static int change(int fd, unsigned what, struct audit_status status) {
-    status.mask = what;
-    return told(fd, AUDIT_SET, &status, sizeof status);
-}
-
 static void settings(int fd) {
     CHECK(told(fd, NLMSG_NOOP, NULL, 0) == -EINVAL && told(fd, AUDIT_TTY_GET, NULL, 0) == 0);
     CHECK(told(fd, 1099, NULL, 0) == -EINVAL && told(fd, AUDIT_LIST, NULL, 0) == -EOPNOTSUPP);
@@ -222,31 +145,6 @@ static void settings(int fd) {
 
 /* --- rules and records --- */
 
-static struct {
-    struct audit_rule_data rule;
-    char text[64];
-} made_rule;
-
-static void field(unsigned what, unsigned op, unsigned value) {
-    unsigned n = made_rule.rule.field_count++;
-    made_rule.rule.fields[n] = what, made_rule.rule.fieldflags[n] = op, made_rule.rule.values[n] = value;
-}
-
-/* A rule for getppid of this process, with a key. */
-static void begin_rule(int action, const char *key) {
-    memset(&made_rule, 0, sizeof made_rule);
-    made_rule.rule.flags = AUDIT_FILTER_EXIT, made_rule.rule.action = action;
-    made_rule.rule.mask[SYS_getppid / 32] = 1u << SYS_getppid % 32;
-    field(AUDIT_PID, AUDIT_EQUAL, getpid());
-    field(AUDIT_FILTERKEY, AUDIT_EQUAL, strlen(key));
-    made_rule.rule.buflen = strlen(key);
-    strcpy(made_rule.text, key);
-}
-
-static int rule(int fd, int kind) {
-    return told(fd, kind, &made_rule, sizeof made_rule.rule + made_rule.rule.buflen);
-}
-
 static int rules_with(int fd, const char *key) {
     int found = 0;
     CHECK(ask(fd, AUDIT_LIST_RULES, 0, NULL, 0) == 0);
@@ -256,17 +154,6 @@ static int rules_with(int fd, const char *key) {
     }
     CHECK(answer.header.nlmsg_type == NLMSG_DONE);
     return found;
-}
-
-/* The next record of a kind with a text in it; returns its text from the time on. */
-static char *record(int fd, int kind, const char *has) {
-    for (;;) {
-        if (!readable(fd, 3000)) return NULL;
-        ssize_t length = recv(fd, &answer, sizeof answer - 1, 0);
-        if (length < (ssize_t)sizeof answer.header) return NULL;
-        ((char *)&answer)[length] = 0;
-        if (answer.header.nlmsg_type == kind && strstr(answer.data, has)) return answer.data;
-    }
 }
 
 /* Lists begun by who has just lost something come whole; nobody can begin lists without end. */

@@ -231,6 +231,27 @@ impl Rule {
             .iter()
             .all(|field| crate::matching::holds(field, facts))
     }
+
+    /// Whether it matches a record that is to be made, not a call: at least one field has to, and a group is
+    /// the thread's own. `None`: it asks for what records do not have; no rule after it is asked.
+    pub fn matches_record(&self, facts: &impl Facts) -> Option<bool> {
+        let mut matches = false;
+        for field in &self.fields {
+            matches = match field.what {
+                // Labels, which nothing has, leave it as it is.
+                what::SUBJ_USER..=what::SUBJ_CLR => matches,
+                what::GID => field.op.holds(facts.ids().gid[0], field.number()),
+                what::PID | what::UID | what::LOGINUID | what::LOGINUID_SET | what::MSGTYPE | what::EXE => {
+                    crate::matching::holds(field, facts)
+                }
+                _ => return None,
+            };
+            if !matches {
+                break;
+            }
+        }
+        Some(matches)
+    }
 }
 
 /// Takes a text of this length. It is not empty and has no zero.
@@ -387,6 +408,36 @@ mod tests {
         assert!(matched(&[(what::FIELD_COMPARE, NE, 11)], b""));
         assert!(!matched(&[(what::FIELD_COMPARE, EQ, 11)], b""));
         assert!(!matched(&[(what::SUBJ_USER, NE, 1)], b"u"));
+    }
+
+    #[test]
+    fn what_matches_records() {
+        let matched = |fields: &[(u32, u32, u32)], texts: &[u8]| {
+            let rule = Rule::from_bytes(&made(5, 0, fields, texts)).unwrap();
+            rule.matches_record(&Call {
+                pid: 7,
+                exit: None,
+                exe: b"/bin/sh",
+            })
+        };
+        let (pid, other) = ((what::PID, EQ, 7), (what::PID, EQ, 8));
+        assert_eq!(matched(&[], b""), Some(false));
+        assert_eq!(
+            matched(&[pid, (what::UID, EQ, 10), (what::EXE, EQ, 7)], b"/bin/sh"),
+            Some(true)
+        );
+        assert_eq!(matched(&[other], b""), Some(false));
+        // Other groups are not the thread's own.
+        assert_eq!(matched(&[(what::GID, EQ, 20)], b""), Some(true));
+        assert_eq!(matched(&[(what::GID, EQ, 30)], b""), Some(false));
+        assert_eq!(matched(&[(what::GID, NE, 30)], b""), Some(true));
+        assert_eq!(matched(&[(what::SUBJ_USER, EQ, 1)], b"u"), Some(false));
+        assert_eq!(matched(&[pid, (what::SUBJ_USER, EQ, 1)], b"u"), Some(true));
+        for unknown in [what::EUID, what::PPID, what::ARCH, what::SESSIONID] {
+            assert_eq!(matched(&[pid, (unknown, EQ, 5)], b""), None);
+            assert_eq!(matched(&[other, (unknown, EQ, 5)], b""), Some(false));
+        }
+        assert_eq!(matched(&[pid, (what::FILTERKEY, EQ, 1)], b"k"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::rules::{self, Subject};
 use super::settings;
 use crate::arch::AUDIT_ARCH;
 use crate::arch::frame::Frame;
+use crate::signal::SIGQUIT;
 use crate::task::{CurrentTask, Task, audit, current};
 use crate::time::realtime_ns;
 use alloc::string::String;
@@ -21,37 +22,50 @@ const MAX_TITLE: usize = 128;
 
 /// The running thread begins a call.
 pub fn enter(frame: &Frame) {
+    let task = current();
+    if settings::enabled() == settings::OFF {
+        return audit::end_call(&task);
+    }
     let arguments = core::array::from_fn(|n| frame.arg(n));
     let number = frame.syscall_number() as usize;
-    current()
-        .audit
-        .begin(number, arguments, realtime_ns() / 1_000_000);
+    audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000);
 }
 
-/// It ends the call. May sleep.
+/// The running thread has a record to make in a call. If the call's begin was not seen, because no rule is
+/// about calls, it is now: whoever changes something is to be known.
+pub fn notice() {
+    let task = current();
+    let is_seen = task.audit.call().is_some();
+    if is_seen || settings::enabled() == settings::OFF || task.audit.is_never() || task.is_kernel_thread() {
+        return;
+    }
+    let (number, arguments) = task.present_call();
+    audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000);
+}
+
+/// It ends the call. One whose begin was seen is recorded even if audit was turned off since: else nobody
+/// would know who did that. May sleep.
 pub fn exit(frame: &Frame) {
     let task = current();
     let Some(call) = task.audit.call() else { return };
-    if settings::enabled() != settings::OFF {
-        let result = told(frame.result());
-        let mut subject = Subject::new(&task);
-        subject.call = Some((call.arguments, Some(result)));
-        // The daemon's own calls would have records without end.
-        let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
-        let rule = match own {
-            true => None,
-            false => rules::first(List::Exit, Some(call.number as u32), &subject),
-        };
-        // A rule that says never says it of calls with other records, too.
-        let wanted = match rule.as_ref() {
-            Some(rule) => rule.action == Action::Always,
-            None => call.serial != 0,
-        };
-        if wanted {
-            write(&task, &call, result, rule.as_ref().and_then(|rule| rule.key()));
-        }
+    let result = told(frame.result());
+    let mut subject = Subject::new(&task);
+    subject.call = Some((call.arguments, Some(result)));
+    // The daemon's own calls would have records without end.
+    let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
+    let rule = match own {
+        true => None,
+        false => rules::first(List::Exit, Some(call.number as u32), &subject),
+    };
+    // A rule that says never says it of calls with other records, too.
+    let wanted = match rule.as_ref() {
+        Some(rule) => rule.action == Action::Always,
+        None => call.serial != 0,
+    };
+    if wanted {
+        write(&task, &call, result, rule.as_ref().and_then(|rule| rule.key()));
     }
-    task.audit.end();
+    audit::end_call(&task);
 }
 
 /// The result that a program gets: a call that is to be restarted was interrupted.
@@ -82,19 +96,17 @@ pub fn terminal(task: &Task) -> Tty {
 fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8]>) {
     let stamp = Stamp::now();
     let write = |what: u16, args: fmt::Arguments<'_>| {
-        if rules::wants(what) {
+        if !rules::leave_out(List::Exclude, what) {
             record::write_in(stamp, what, args);
         }
     };
-    let creds = task.creds();
     let [a0, a1, a2, a3] = call.arguments;
     let personality = task.personality.load(Relaxed);
     write(
         kind::SYSCALL,
         format_args!(
             "arch={AUDIT_ARCH:x} syscall={}{} success={} exit={result} a0={a0:x} a1={a1:x} a2={a2:x} \
-             a3={a3:x} items=0 ppid={} pid={} auid={} uid={} gid={} euid={} suid={} fsuid={} egid={} \
-             sgid={} fsgid={} tty={} ses={} {} key={}",
+             a3={a3:x} items=0 {} key={}",
             call.number as i32,
             Personality(personality),
             if limen_audit::succeeded(result) {
@@ -102,6 +114,28 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
             } else {
                 "no"
             },
+            Thread(task),
+            OrNull(key),
+        ),
+    );
+    let title = title(task);
+    write(
+        kind::PROCTITLE,
+        format_args!("proctitle={}", OrNull(title.as_deref())),
+    );
+    write(kind::EOE, format_args!(""));
+}
+
+/// All that is recorded of a thread (`ppid=... exe=...`).
+pub struct Thread<'a>(pub &'a Task);
+
+impl fmt::Display for Thread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (task, creds) = (self.0, self.0.creds());
+        write!(
+            f,
+            "ppid={} pid={} auid={} uid={} gid={} euid={} suid={} fsuid={} egid={} sgid={} fsgid={} tty={} \
+             ses={} {}",
             task.process.ppid.load(Relaxed),
             task.tgid(),
             task.audit.login(),
@@ -116,15 +150,8 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
             terminal(task),
             task.audit.session(),
             Program(task),
-            OrNull(key),
-        ),
-    );
-    let title = title(task);
-    write(
-        kind::PROCTITLE,
-        format_args!("proctitle={}", OrNull(title.as_deref())),
-    );
-    write(kind::EOE, format_args!(""));
+        )
+    }
 }
 
 /// ` per=...` unless it is Linux's usual one.
@@ -152,6 +179,26 @@ fn title(task: &CurrentTask) -> Option<Vec<u8>> {
         bytes.pop();
     }
     (!bytes.is_empty()).then_some(bytes)
+}
+
+/// The running thread's program is ended by a signal. May sleep.
+pub fn crash(sig: u32) {
+    // As on Linux: whoever asks for a core file this way wants it.
+    if settings::enabled() == settings::OFF || sig == SIGQUIT {
+        return;
+    }
+    let task = current();
+    let (uid, gid) = task.with_creds(|creds| (creds.uid, creds.gid));
+    record::write(
+        kind::ANOM_ABEND,
+        format_args!(
+            "auid={} uid={uid} gid={gid} ses={} pid={} {} sig={sig} res=1",
+            task.audit.login(),
+            task.audit.session(),
+            task.tgid(),
+            Program(&task),
+        ),
+    );
 }
 
 /// A call of the running thread about which seccomp decided. `signal`: what the thread gets, or 0. May sleep.

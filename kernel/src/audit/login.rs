@@ -1,7 +1,8 @@
 //! Who logged in (`/proc/PID/loginuid`).
 
+use super::call;
 use super::record::{self, kind};
-use super::settings::FEATURES;
+use super::settings::{self, FEATURES};
 use crate::task::audit::UNSET;
 use crate::task::creds::cap;
 use crate::task::{Task, current};
@@ -37,14 +38,23 @@ fn log_in(task: &Task, user: u32) -> Result<(), Errno> {
     if result.is_ok() {
         task.audit.log_in(user);
     }
+    if settings::enabled() == settings::OFF {
+        return result;
+    }
     let uid = current().creds().uid;
-    let tty = crate::audit::call::terminal(task);
+    let session = match result {
+        Ok(()) => task.audit.session(),
+        // As on Linux: there is no new one.
+        Err(_) => UNSET,
+    };
+    call::notice();
+    let tty = call::terminal(task);
     record::write(
         kind::LOGIN,
         format_args!(
-            "pid={} uid={uid} old-auid={old} auid={user} tty={tty} old-ses={old_session} ses={} res={}",
+            "pid={} uid={uid} old-auid={old} auid={user} tty={tty} old-ses={old_session} ses={session} \
+             res={}",
             task.tgid(),
-            task.audit.session(),
             u32::from(result.is_ok()),
         ),
     );

@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+mod changes;
 mod login;
 mod queue;
 mod record;
 mod requests;
 mod rules;
+mod serving;
 mod settings;
 
 use crate::cmdline;
@@ -27,6 +29,8 @@ pub fn init() {
     queue::start(wanted);
     login::init();
     requests::init();
+    changes::init();
+    crate::task::audit::when_programs_crash(call::crash);
     crate::task::audit::when_threads_begin(rules::never);
     record::initialized(wanted);
     settings::apply();

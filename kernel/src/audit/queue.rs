@@ -1,6 +1,7 @@
 //! Records that wait for the daemon or the log, and the thread that passes them on.
 
 use super::record::kind;
+use super::serving;
 use super::settings::{self, BACKLOG_LIMIT, BACKLOG_WAIT_TIME, Daemon, FAILURE, HZ, RATE_LIMIT};
 use crate::mm::reserve::{handling, room_behind};
 use crate::net::netlink::{self, Datagram};
@@ -22,9 +23,11 @@ pub const READLOG: u32 = 1;
 /// At most so many records (`kernel.printk_ratelimit_burst`) go to the log in so many nanoseconds.
 const BURST: u32 = 10;
 const INTERVAL_NS: u64 = 5 * NSEC_PER_SEC;
-/// How often a daemon without room is given 100 ms more before it counts as gone.
-const TRIES: usize = 5;
+/// How long a daemon without room is waited for, and how often for a record that it has not taken before.
 const TRY_NS: u64 = NSEC_PER_SEC / 10;
+const TRIES: usize = 5;
+/// After that it is asked again when there is another record, or so much later.
+const AGAIN_NS: u64 = NSEC_PER_SEC;
 
 struct Record {
     kind: u16,
@@ -33,6 +36,8 @@ struct Record {
 
 /// Those that were not passed on yet.
 static WAITING: SpinLock<VecDeque<Record>> = SpinLock::new(VecDeque::new());
+/// Those that the daemon had no room for.
+static RETRIED: SpinLock<VecDeque<Record>> = SpinLock::new(VecDeque::new());
 /// Those that went to the log, for a daemon that starts later.
 static HELD: SpinLock<VecDeque<Record>> = SpinLock::new(VecDeque::new());
 /// Whether any are held.
@@ -55,15 +60,14 @@ pub fn start(holds: bool) {
     HOLDS.store(holds, Relaxed);
     spawn_kthread("kauditd", || {
         loop {
-            NEWS.wait_until_uninterruptible(|| FRESH.load(Relaxed) || !WAITING.lock().is_empty());
-            if FRESH.swap(false, Relaxed) {
-                tell_held();
-            }
-            let record = WAITING.lock().pop_front();
-            if let Some(record) = record {
-                pass(record);
-            }
-            ROOM.wake_all();
+            let is_news = || FRESH.load(Relaxed) || !WAITING.lock().is_empty();
+            let again = match RETRIED.lock().is_empty() {
+                true => u64::MAX,
+                false => now_ns().saturating_add(AGAIN_NS),
+            };
+            NEWS.wait_until_deadline_uninterruptible(again, is_news);
+            FRESH.store(false, Relaxed);
+            pass_all();
         }
     });
 }
@@ -111,9 +115,9 @@ fn has_room() -> bool {
     limit == 0 || WAITING.lock().len() <= limit as usize
 }
 
-/// Waits until there is room, unless the running thread is the one that makes it.
+/// Waits until there is room, unless the running thread is the one that makes it, or others wait for it.
 fn await_room() -> bool {
-    if has_room() {
+    if has_room() || serving::is_own() {
         return true;
     }
     let own = settings::daemon().is_some_and(|daemon| daemon.pid == current().tgid());
@@ -125,6 +129,11 @@ fn await_room() -> bool {
     let room = ROOM.wait_until_deadline_uninterruptible(begun.saturating_add(ns), has_room);
     WAITED_NS.fetch_add(now_ns().saturating_sub(begun), Relaxed);
     room
+}
+
+/// The running thread's requests have made records whether there was room or not: it waits for that now.
+pub fn penalize() {
+    await_room();
 }
 
 /// A record begins to wait. May sleep.
@@ -146,45 +155,142 @@ pub fn put(kind: u16, text: Vec<u8>) {
     NEWS.wake_all();
 }
 
-/// Passes a record on: to those who hear all, and to the daemon or the log.
-fn pass(record: Record) {
-    let header = Header {
-        kind: record.kind,
-        ..Header::default()
-    };
-    if let Ok(bytes) = handling(|| packed(header, &[&record.text])) {
-        netlink::broadcast(PROTOCOL, &Datagram::of_kernel(bytes, READLOG), [0; 2]);
-    }
-    if let Some(daemon) = settings::daemon() {
-        match tell(daemon, &record) {
-            Ok(()) => return,
-            Err(_) => settings::lose_daemon(daemon),
+/// Passes on all records that wait: to those who hear all, and to the daemon or the log; the oldest first.
+fn pass_all() {
+    let mut daemon = settings::daemon();
+    // Whether the daemon has room.
+    let mut takes = true;
+    if let Some(to) = daemon {
+        for older in [&HELD, &RETRIED] {
+            match tell_all(to, older, &mut takes) {
+                Ok(()) => {}
+                Err(Gone) => daemon = None,
+            }
         }
     }
-    print(&record);
-    if HOLDS.load(Relaxed) {
-        hold(record);
+    if daemon.is_none() {
+        give_up();
     }
-}
-
-/// Tells the daemon of a record. An error: it does not take it.
-fn tell(daemon: Daemon, record: &Record) -> Result<(), Errno> {
-    for _ in 0..TRIES {
+    // Those that come meanwhile are for the next time, when the daemon may have room again.
+    let count = WAITING.lock().len();
+    for _ in 0..count {
+        let Some(record) = WAITING.lock().pop_front() else {
+            break;
+        };
+        ROOM.wake_all();
         let header = Header {
             kind: record.kind,
             ..Header::default()
         };
-        let mut bytes = handling(|| packed(header, &[&record.text])).map_err(|_| Errno::ENOMEM)?;
-        // The daemon takes the length for that of the text, as Linux tells it.
-        let len = (record.text.len() as u32).max(limen_netlink::HEADER as u32);
-        bytes[..4].copy_from_slice(&len.to_ne_bytes());
-        bytes.truncate(limen_netlink::HEADER + record.text.len());
-        match netlink::unicast(daemon.socket, bytes, now_ns() + TRY_NS) {
-            Err(Errno::EAGAIN | Errno::ENOMEM) => {}
-            other => return other,
+        if let Ok(bytes) = handling(|| packed(header, &[&record.text])) {
+            netlink::broadcast(PROTOCOL, &Datagram::of_kernel(bytes, READLOG), [0; 2]);
+        }
+        let told = match daemon {
+            Some(to) if takes => tell(to, &record),
+            Some(_) => Ok(false),
+            None => Err(Gone),
+        };
+        match told {
+            Ok(true) => {}
+            Ok(false) => {
+                takes = false;
+                retry(record);
+            }
+            Err(Gone) => {
+                if daemon.take().is_some() {
+                    give_up();
+                }
+                print(&record);
+                hold(record);
+            }
         }
     }
-    Err(Errno::EAGAIN)
+    ROOM.wake_all();
+}
+
+/// The daemon is gone.
+struct Gone;
+
+/// Tells the daemon what it was not told before, until it has no room (`takes`).
+fn tell_all(daemon: Daemon, older: &SpinLock<VecDeque<Record>>, takes: &mut bool) -> Result<(), Gone> {
+    while *takes {
+        let Some(record) = older.lock().pop_front() else {
+            break;
+        };
+        let mut told = Ok(false);
+        for _ in 0..TRIES {
+            told = tell(daemon, &record);
+            if !matches!(told, Ok(false)) {
+                break;
+            }
+        }
+        if !matches!(told, Ok(true)) {
+            *takes = false;
+            // It is still the oldest. Only this thread puts any there: it has the place that it had.
+            older.lock().push_front(record);
+        }
+        told?;
+    }
+    Ok(())
+}
+
+/// Tells the daemon of a record. `false`: it has no room now. If it is gone it is no longer the daemon.
+fn tell(daemon: Daemon, record: &Record) -> Result<bool, Gone> {
+    let header = Header {
+        kind: record.kind,
+        ..Header::default()
+    };
+    let Ok(mut bytes) = handling(|| packed(header, &[&record.text])) else {
+        return Ok(false);
+    };
+    // The daemon takes the length for that of the text, as Linux tells it.
+    let len = (record.text.len() as u32).max(limen_netlink::HEADER as u32);
+    bytes[..4].copy_from_slice(&len.to_ne_bytes());
+    bytes.truncate(limen_netlink::HEADER + record.text.len());
+    match netlink::unicast(daemon.socket, bytes, now_ns() + TRY_NS) {
+        Ok(()) => Ok(true),
+        Err(Errno::ECONNREFUSED | Errno::EPERM) => {
+            settings::lose_daemon(daemon);
+            Err(Gone)
+        }
+        Err(_) => Ok(false),
+    }
+}
+
+/// There is no daemon any more that could take what it had no room for.
+fn give_up() {
+    loop {
+        let Some(record) = RETRIED.lock().pop_front() else {
+            return;
+        };
+        print(&record);
+        hold(record);
+    }
+}
+
+/// Keeps a record for the daemon, which has no room.
+fn retry(record: Record) {
+    if let Err(record) = keep(&RETRIED, record) {
+        print(&record);
+        lost("kauditd retry queue overflow");
+    }
+}
+
+/// Keeps a record for a daemon that starts later, if that is wanted.
+fn hold(record: Record) {
+    if HOLDS.load(Relaxed) && keep(&HELD, record).is_err() {
+        lost("kauditd hold queue overflow");
+    }
+}
+
+/// Puts a record into a list. An error: the list is full, or there is no memory.
+fn keep(list: &SpinLock<VecDeque<Record>>, record: Record) -> Result<(), Record> {
+    let limit = BACKLOG_LIMIT.load(Relaxed) as usize;
+    match room_behind(|| list.lock(), |list| list, 1) {
+        Ok(mut list) if limit == 0 || list.len() < limit => list.push_back(record),
+        _ => return Err(record),
+    }
+    Ok(())
 }
 
 fn print(record: &Record) {
@@ -201,35 +307,4 @@ fn print(record: &Record) {
     }
     let text = core::str::from_utf8(&record.text).unwrap_or("?");
     crate::log!(Notice, "audit: type={} {text}", record.kind);
-}
-
-fn hold(record: Record) {
-    hold_at(record, VecDeque::push_back);
-}
-
-fn hold_at(record: Record, put: fn(&mut VecDeque<Record>, Record)) {
-    let limit = BACKLOG_LIMIT.load(Relaxed) as usize;
-    let Ok(mut held) = room_behind(|| HELD.lock(), |list| list, 1) else {
-        return lost("kauditd hold queue overflow");
-    };
-    if limit == 0 || held.len() < limit {
-        put(&mut held, record);
-    } else {
-        drop(held);
-        lost("kauditd hold queue overflow");
-    }
-}
-
-/// Tells a new daemon what was held.
-fn tell_held() {
-    while let Some(daemon) = settings::daemon() {
-        let Some(record) = HELD.lock().pop_front() else {
-            return;
-        };
-        if tell(daemon, &record).is_err() {
-            settings::lose_daemon(daemon);
-            // It is still the oldest.
-            return hold_at(record, VecDeque::push_front);
-        }
-    }
 }

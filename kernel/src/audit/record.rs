@@ -1,12 +1,13 @@
 //! Making records.
 
-use super::{queue, rules, settings};
+use super::{call, queue, rules, settings};
 use crate::task::audit::UNSET;
 use crate::task::{Task, current};
 use crate::time::realtime_ns;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use limen_audit::List;
 use limen_audit::text::{OrNull, Untrusted};
 
 /// Kinds of records.
@@ -18,6 +19,8 @@ pub mod kind {
     pub const SECCOMP: u16 = 1326;
     pub const PROCTITLE: u16 = 1327;
     pub const FEATURE_CHANGE: u16 = 1328;
+    pub const EVENT_LISTENER: u16 = 1335;
+    pub const ANOM_ABEND: u16 = 1701;
     pub const KERNEL: u16 = 2000;
 }
 
@@ -73,25 +76,48 @@ impl Stamp {
                     serial,
                 }
             }
-            None => Self {
-                ms: realtime_ns() / 1_000_000,
-                serial: new_serial(),
-            },
+            None => Self::alone(),
+        }
+    }
+
+    /// A new event.
+    pub fn alone() -> Self {
+        Self {
+            ms: realtime_ns() / 1_000_000,
+            serial: new_serial(),
         }
     }
 }
 
 /// Makes a record. May sleep, if too many wait.
 pub fn write(kind: u16, args: fmt::Arguments<'_>) {
-    if settings::exists() && rules::wants(kind) {
+    if is_wanted(kind) {
         write_in(Stamp::now(), kind, args);
     }
 }
 
-/// [`write()`] of what a program says, as it is, between two texts.
+/// Whether a record of a kind by the running thread is made at all.
+fn is_wanted(kind: u16) -> bool {
+    settings::exists() && !rules::leave_out(List::Exclude, kind)
+}
+
+/// [`write()`] of what the running thread changes, with the call in which it does.
+pub fn write_change(kind: u16, args: fmt::Arguments<'_>) {
+    call::notice();
+    write(kind, args);
+}
+
+/// [`write()`] of what a program says: not in the event of the call in which it says so.
+pub fn write_alone(kind: u16, args: fmt::Arguments<'_>) {
+    if is_wanted(kind) {
+        write_in(Stamp::alone(), kind, args);
+    }
+}
+
+/// [`write_alone()`] of a text as it is, between two others.
 pub fn write_with_bytes(kind: u16, before: fmt::Arguments<'_>, bytes: &[u8], after: &str) {
-    if settings::exists() && rules::wants(kind) {
-        make(Stamp::now(), kind, |text| {
+    if is_wanted(kind) {
+        make(Stamp::alone(), kind, |text| {
             text.write_fmt(before)?;
             text.write_bytes(bytes)?;
             text.write_str(after)
@@ -138,7 +164,7 @@ impl fmt::Display for Program<'_> {
 
 /// The running thread changes a setting, or may not.
 pub fn config_change(what: &str, new: u32, old: u32, allowed: bool) {
-    write(
+    write_change(
         kind::CONFIG_CHANGE,
         format_args!(
             "op=set {what}={new} old={old} {Session} res={}",
@@ -149,12 +175,8 @@ pub fn config_change(what: &str, new: u32, old: u32, allowed: bool) {
 
 /// Audit has begun.
 pub fn initialized(on: bool) {
-    let stamp = Stamp {
-        ms: realtime_ns() / 1_000_000,
-        serial: new_serial(),
-    };
     write_in(
-        stamp,
+        Stamp::alone(),
         kind::KERNEL,
         format_args!("state=initialized audit_enabled={} res=1", u32::from(on)),
     );

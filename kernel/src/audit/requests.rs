@@ -1,20 +1,21 @@
 //! What programs ask for over netlink.
 
+use super::changes::{self, change_rules, set_features, tampered};
 use super::queue::{self, PROTOCOL, READLOG};
-use super::record::{self, Session, kind};
-use super::rules::{self, Subject};
+use super::record::{self, Session};
+use super::rules;
+use super::serving;
 use super::settings::{self, Daemon, LOCKED, OFF};
 use crate::mm::reserve::handling;
-use crate::net::netlink::{self, Datagram, Dump, Protocol, Socket};
-use crate::sync::Mutex;
+use crate::net::netlink::{self, Dump, Protocol, Request};
 use crate::task::creds::cap;
 use crate::task::current;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use limen_audit::text::{OrNull, Untrusted};
-use limen_audit::{Action, Features, List, Status, TtyStatus, feature, set};
+use limen_audit::text::Untrusted;
+use limen_audit::{Features, List, Status, TtyStatus, feature, set};
 use limen_linux_abi::Errno;
 use limen_netlink::{Header, Message, NoMemory, packed};
 
@@ -52,23 +53,19 @@ const ABLE: u32 = feature::BACKLOG_LIMIT
 
 struct Audit;
 
-/// One request after the other.
-static REQUESTS: Mutex<()> = Mutex::new(());
 pub fn init() {
     netlink::register(PROTOCOL, &Audit);
 }
 
 /// Sends an answer. As on Linux, it names no port.
-fn reply(to: &Socket, seq: u32, kind: u16, data: &[u8]) -> Result<(), Errno> {
+fn reply(to: &mut Request<'_>, data: &[u8]) -> Result<(), Errno> {
     let header = Header {
-        kind,
-        seq,
+        kind: to.message.header.kind,
+        seq: to.message.header.seq,
         ..Header::default()
     };
     let bytes = packed(header, &[data]).map_err(|NoMemory| Errno::ENOMEM)?;
-    // What does not fit is lost, and the program is told that.
-    let _ = to.deliver(Datagram::of_kernel(bytes, 0));
-    Ok(())
+    to.answer(bytes)
 }
 
 /// The list of rules, one after the other, and its end.
@@ -108,15 +105,15 @@ impl Dump for Rules {
     }
 }
 
-/// What the running thread may ask for.
-fn may(kind: u16) -> Result<(), Errno> {
+/// What a request may ask for.
+fn may(request: &Request<'_>, kind: u16) -> Result<(), Errno> {
     let needs = match kind {
         OLD_LIST..=OLD_DEL => return Err(Errno::EOPNOTSUPP),
         GET | SET | SIGNAL_INFO..=GET_FEATURE => cap::AUDIT_CONTROL,
         USER | FIRST_USER..=LAST_USER | FIRST_USER2..=LAST_USER2 => cap::AUDIT_WRITE,
         _ => return Err(Errno::EINVAL),
     };
-    if current().creds().capable(needs) {
+    if request.capable(needs) {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -130,48 +127,53 @@ impl Protocol for Audit {
     fn anyone_hears(&self) -> bool {
         true
     }
-    fn may_hear(&self, _: u32) -> Result<(), Errno> {
-        if current().creds().capable(cap::AUDIT_READ) {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+    fn may_hear(&self, group: u32) -> Result<(), Errno> {
+        let may = current().creds().capable(cap::AUDIT_READ);
+        changes::listens(group, "connect", may);
+        if may { Ok(()) } else { Err(Errno::EPERM) }
     }
-    fn receive(&self, from: &Socket, message: &Message<'_>, answer: &mut bool) -> Result<u32, Errno> {
-        let (asked, seq, data) = (message.header.kind, message.header.seq, message.payload);
-        may(asked)?;
+    fn hears_no_more(&self, group: u32) {
+        changes::listens(group, "disconnect", true);
+    }
+    fn receive(&self, request: &mut Request<'_>) -> Result<u32, Errno> {
+        let Message {
+            header,
+            payload: data,
+            ..
+        } = request.message;
+        let (asked, seq) = (header.kind, header.seq);
+        may(request, asked)?;
+        let _one = serving::begin();
         if matches!(asked, USER | FIRST_USER..=LAST_USER | FIRST_USER2..=LAST_USER2) {
             return user(asked, data).map(|()| 0);
         }
-        let _one = REQUESTS.lock();
         if asked == SET {
-            return set(from, data);
+            return set(request, data);
         }
         let done = match asked {
-            GET => reply(from, seq, GET, &status().to_bytes()),
+            GET => reply(request, &status().to_bytes()),
             GET_FEATURE => {
                 let features = Features {
                     mask: Features::ALL,
                     ..*settings::FEATURES.lock()
                 };
-                reply(from, seq, GET_FEATURE, &features.to_bytes())
+                reply(request, &features.to_bytes())
             }
             SET_FEATURE => set_features(Features::from_bytes(data).ok_or(Errno::EINVAL)?),
             ADD_RULE | DEL_RULE => change_rules(asked == ADD_RULE, data),
             LIST_RULES => {
-                // Its end says so.
-                *answer = false;
                 let header = Header {
                     seq,
                     flags: limen_netlink::flag::MULTI,
                     ..Header::default()
                 };
-                from.dump(Box::new(Rules {
+                let dump = Box::new(Rules {
                     rules: rules::all(),
                     told: 0,
                     header,
                     done: false,
-                }))
+                });
+                request.answer_in_parts(dump)
             }
             SIGNAL_INFO => {
                 let mut info = [0; 8];
@@ -183,11 +185,11 @@ impl Protocol for Audit {
                 {
                     *to = word.to_ne_bytes();
                 }
-                reply(from, seq, SIGNAL_INFO, &info)
+                reply(request, &info)
             }
             TTY_GET => {
                 let now = *settings::TTY.lock();
-                reply(from, seq, TTY_GET, &now.to_bytes())
+                reply(request, &now.to_bytes())
             }
             TTY_SET => {
                 let new = TtyStatus::from_bytes(data);
@@ -195,14 +197,25 @@ impl Protocol for Audit {
                 if new.enabled != 0 || new.log_passwd > 1 {
                     return Err(Errno::EINVAL);
                 }
-                *settings::TTY.lock() = new;
+                let old = core::mem::replace(&mut *settings::TTY.lock(), new);
+                tampered(format_args!(
+                    "op=tty_set old-enabled={} new-enabled={} old-log_passwd={} new-log_passwd={} res=1",
+                    old.enabled, new.enabled, old.log_passwd, new.log_passwd
+                ));
                 Ok(())
             }
+            TRIM if settings::enabled() == LOCKED => Err(Errno::EPERM),
             // There are no watched trees.
-            TRIM => Ok(()),
+            TRIM => {
+                tampered(format_args!("op=trim res=1"));
+                Ok(())
+            }
             _ => Err(Errno::EINVAL),
         };
         done.map(|()| 0)
+    }
+    fn received(&self) {
+        queue::penalize();
     }
 }
 
@@ -215,16 +228,13 @@ fn user(asked: u16, data: &[u8]) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     let task = current();
-    let mut subject = Subject::new(&task);
-    subject.record = Some(asked);
-    let rule = rules::first(List::User, None, &subject);
-    if rule.is_some_and(|rule| rule.action == Action::Never) {
+    if rules::leave_out(List::User, asked) {
         return Ok(());
     }
     let (pid, uid) = (task.tgid(), task.creds().uid);
     if asked == USER_TTY {
         let data = data.strip_suffix(&[0]).unwrap_or(data);
-        record::write(
+        record::write_alone(
             asked,
             format_args!("pid={pid} uid={uid} {Session} data={}", Untrusted(data)),
         );
@@ -272,7 +282,7 @@ fn change(what: &str, setting: &AtomicU32, new: u32) -> Result<(), Errno> {
 }
 
 /// Changes the state. Returns what was counted so far if that was all to be changed.
-fn set(from: &Socket, data: &[u8]) -> Result<u32, Errno> {
+fn set(request: &mut Request<'_>, data: &[u8]) -> Result<u32, Errno> {
     /// The longest wait: ten times the one at first.
     const MAX_WAIT: u32 = 10 * 60 * settings::HZ;
     let new = Status::from_bytes(data);
@@ -291,7 +301,7 @@ fn set(from: &Socket, data: &[u8]) -> Result<u32, Errno> {
         change("audit_failure", &settings::FAILURE, new.failure)?;
     }
     if has(set::PID) {
-        set_daemon(from, new.pid as i32)?;
+        set_daemon(request, new.pid as i32)?;
     }
     if has(set::RATE_LIMIT) {
         change("audit_rate_limit", &settings::RATE_LIMIT, new.rate_limit)?;
@@ -319,7 +329,7 @@ fn set(from: &Socket, data: &[u8]) -> Result<u32, Errno> {
 }
 
 /// The running process becomes the daemon, or is it no longer.
-fn set_daemon(from: &Socket, pid: i32) -> Result<(), Errno> {
+fn set_daemon(request: &mut Request<'_>, pid: i32) -> Result<(), Errno> {
     let own = current().tgid();
     if pid != 0 && pid != own {
         return Err(Errno::EINVAL);
@@ -338,9 +348,13 @@ fn set_daemon(from: &Socket, pid: i32) -> Result<(), Errno> {
     if let Some(errno) = refused {
         return Err(errno);
     }
+    if pid != 0 {
+        // It is told before the first record that it gets.
+        request.acknowledge();
+    }
     settings::set_daemon((pid != 0).then(|| Daemon {
         pid,
-        socket: from.remembered(),
+        socket: request.from().remembered(),
     }));
     Ok(())
 }
@@ -355,71 +369,4 @@ fn is_told_of(daemon: Daemon, pid: i32) -> bool {
         .map_err(|NoMemory| Errno::ENOMEM)
         .and_then(|bytes| netlink::unicast(daemon.socket, bytes, 0));
     sent != Err(Errno::ECONNREFUSED)
-}
-
-fn set_features(wanted: Features) -> Result<(), Errno> {
-    let meant = wanted.mask & Features::ALL;
-    let now = *settings::FEATURES.lock();
-    let changes = (wanted.on ^ now.on) & meant;
-    let allowed = changes & now.lock == 0;
-    for (bit, name) in [
-        (Features::ONLY_UNSET_LOGINUID, "only_unset_loginuid"),
-        (Features::LOGINUID_IMMUTABLE, "loginuid_immutable"),
-    ] {
-        if meant & bit != 0 && settings::enabled() != OFF {
-            let is = |of: u32| u32::from(of & bit != 0);
-            record::write(
-                kind::FEATURE_CHANGE,
-                format_args!(
-                    "{Session} feature={name} old={} new={} old_lock={} new_lock={} res={}",
-                    is(now.on),
-                    is(wanted.on),
-                    is(now.lock),
-                    is(now.lock | wanted.lock),
-                    u32::from(allowed),
-                ),
-            );
-        }
-    }
-    if !allowed {
-        return Err(Errno::EPERM);
-    }
-    let mut features = settings::FEATURES.lock();
-    features.on = features.on & !meant | wanted.on & meant;
-    features.lock |= wanted.lock & meant;
-    Ok(())
-}
-
-fn change_rules(adds: bool, data: &[u8]) -> Result<(), Errno> {
-    let locked = settings::enabled() == LOCKED;
-    if locked {
-        record::write(
-            kind::CONFIG_CHANGE,
-            format_args!(
-                "op={} audit_enabled={LOCKED} res=0",
-                if adds { "add_rule" } else { "remove_rule" }
-            ),
-        );
-        return Err(Errno::EPERM);
-    }
-    let rule = rules::read(data)?;
-    let (list, op) = (rule.list as u32, if adds { "add_rule" } else { "remove_rule" });
-    let key = rule.key().map(<[u8]>::to_vec);
-    let result = if adds {
-        rules::add(rule)
-    } else {
-        rules::remove(&rule)
-    };
-    settings::apply();
-    if settings::enabled() != OFF {
-        record::write(
-            kind::CONFIG_CHANGE,
-            format_args!(
-                "{Session} op={op} key={} list={list} res={}",
-                OrNull(key.as_deref()),
-                u32::from(result.is_ok())
-            ),
-        );
-    }
-    result
 }

@@ -150,7 +150,7 @@ impl Facts for Subject<'_> {
         }
     }
     fn in_group(&self, gid: u32) -> bool {
-        self.task.creds().in_group(gid)
+        self.task.creds().groups.binary_search(&gid).is_ok()
     }
     fn number(&self, field: u32) -> Option<u32> {
         use core::sync::atomic::Ordering::Relaxed;
@@ -176,12 +176,22 @@ impl Facts for Subject<'_> {
     }
 }
 
-/// Whether a record of this kind by the running thread is wanted.
-pub fn wants(kind: u16) -> bool {
+/// Whether a record of this kind by the running thread is left out, as the list of users' records or the one
+/// of all says.
+pub fn leave_out(list: List, kind: u16) -> bool {
+    let Some(set) = RULES.get(&glance()) else {
+        return false;
+    };
     let task = current();
     let mut subject = Subject::new(&task);
     subject.record = Some(kind);
-    let rule = first(List::Exclude, None, &subject);
-    // Whatever its action is: the list is of what is left out.
-    rule.is_none()
+    for rule in set.0.iter().filter(|rule| rule.list == list) {
+        match rule.matches_record(&subject) {
+            // Whatever the action is: the list of all is of what is left out.
+            Some(true) => return list == List::Exclude || rule.action == Action::Never,
+            Some(false) => {}
+            None => return false,
+        }
+    }
+    false
 }

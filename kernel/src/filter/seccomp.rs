@@ -66,7 +66,7 @@ fn strict(frame: &Frame) -> bool {
 }
 
 fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
-    let data = data(frame);
+    let mut data = data(frame);
     let (verdict, by) = filter.verdict(&data.words());
     let action = verdict.action();
     let requested = by.is_some_and(Filter::logs);
@@ -88,8 +88,10 @@ fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
             frame.roll_back_syscall();
             signal::force(SIGSYS, refused(&data, verdict));
         }
-        Action::Trace => match traced(frame, task, verdict.data()) {
-            Some(allowed) => return allowed,
+        Action::Trace => match ptrace::seccomp(frame, verdict.data()) {
+            Some(true) => return task.filter().is_none_or(|filter| again(frame, task, filter)),
+            // The tracer has cancelled the call, which is logged as the one that it is now.
+            Some(false) => data.nr = frame.syscall_number() as i32,
             None => frame.set_skipped_result(Errno::ENOSYS.to_return_value()),
         },
         Action::UserNotif => {
@@ -109,20 +111,9 @@ fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
     false
 }
 
-/// The tracer decides: whether the call goes on. `None`: there is no tracer that asked for that. The filters
-/// look at the call again, which the tracer may have changed.
+/// [`filtered`] after the tracer has seen the call, which it may have changed: that it is to see it again is
+/// fine.
 #[cold]
-fn traced(frame: &mut Frame, task: &CurrentTask, data: u16) -> Option<bool> {
-    if !ptrace::seccomp(frame, data)? {
-        return Some(false);
-    }
-    Some(match task.filter() {
-        Some(filter) => again(frame, task, filter),
-        None => true,
-    })
-}
-
-/// [`filtered`] after the tracer has seen the call: that it is to see it again is fine.
 fn again(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
     let (verdict, _) = filter.verdict(&data(frame).words());
     verdict.action() == Action::Trace || filtered(frame, task, filter)

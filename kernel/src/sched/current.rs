@@ -75,6 +75,17 @@ impl CurrentTask {
         let frame = unsafe { &*frame };
         (frame.ip(), frame.sp())
     }
+    /// The number of the system call that it makes, and the call's first arguments. Only in a call.
+    pub fn present_call(&self) -> (usize, [usize; 4]) {
+        use limen_entry::Frame as _;
+        let frame = crate::arch::switch::user_frame(self.stack.top());
+        // SAFETY: as in `was_interrupted`: the frame is at the top of the stack and the thread's own.
+        let frame = unsafe { &*frame };
+        (
+            frame.syscall_number() as usize,
+            core::array::from_fn(|n| frame.arg(n)),
+        )
+    }
     /// Its newest seccomp filter.
     #[inline(always)]
     pub fn filter(&self) -> Option<&crate::task::seccomp::Filter> {

@@ -5,7 +5,7 @@ use super::{Task, all_tasks, current};
 use crate::signal::{SIGHUP, SIGTERM, SIGUSR1, SIGUSR2};
 use crate::sync::{Mutex, Once};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, fence};
 use limen_entry::SyscallWork;
 use limen_linux_abi::Errno;
 
@@ -14,8 +14,6 @@ pub const UNSET: u32 = u32::MAX;
 
 /// Whether calls are audited.
 static ON: AtomicBool = AtomicBool::new(false);
-/// How often that was changed.
-static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// Held by who changes it.
 static CHANGING: Mutex<()> = Mutex::new(());
 /// Decides which new threads never are.
@@ -29,10 +27,8 @@ pub struct Audit {
     session: AtomicU32,
     /// A rule says that its calls are never audited.
     never: AtomicBool,
-    /// Whether it makes a call whose begin was seen...
+    /// Whether it makes a call whose begin was seen. Its end will be, too, whatever is on then.
     in_call: AtomicBool,
-    /// ... and the changes of [`ON`] at that time. After another one it was perhaps not seen to end.
-    changes: AtomicU32,
     number: AtomicUsize,
     arguments: [AtomicUsize; 4],
     /// When the call began, `CLOCK_REALTIME` in milliseconds.
@@ -62,7 +58,6 @@ impl Audit {
             session: AtomicU32::new(UNSET),
             never: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
-            changes: AtomicU32::new(0),
             number: AtomicUsize::new(0),
             arguments: [const { AtomicUsize::new(0) }; 4],
             begun_ms: AtomicU64::new(0),
@@ -92,21 +87,23 @@ impl Audit {
         self.session.store(session, Relaxed);
     }
 
-    /// The thread begins a call.
-    pub fn begin(&self, number: usize, arguments: [usize; 4], now_ms: u64) {
+    /// Whether a rule says that its calls are never audited.
+    pub fn is_never(&self) -> bool {
+        self.never.load(Relaxed)
+    }
+    /// The thread begins a call, or has begun it.
+    fn begin(&self, number: usize, arguments: [usize; 4], now_ms: u64) {
         self.number.store(number, Relaxed);
         for (to, from) in self.arguments.iter().zip(arguments) {
             to.store(from, Relaxed);
         }
         self.begun_ms.store(now_ms, Relaxed);
         self.serial.store(0, Relaxed);
-        self.changes.store(CHANGES.load(Relaxed), Relaxed);
-        self.in_call.store(true, Relaxed);
+        self.in_call.store(true, SeqCst);
     }
     /// The call that the thread makes. `None`: it makes none whose begin was seen.
     pub fn call(&self) -> Option<Call> {
-        let is_same = self.changes.load(Relaxed) == CHANGES.load(Relaxed);
-        (self.in_call.load(Relaxed) && is_same).then(|| Call {
+        self.in_call.load(Relaxed).then(|| Call {
             number: self.number.load(Relaxed),
             arguments: core::array::from_fn(|n| self.arguments[n].load(Relaxed)),
             begun_ms: self.begun_ms.load(Relaxed),
@@ -117,9 +114,20 @@ impl Audit {
     pub fn set_serial(&self, serial: u32) {
         self.serial.store(serial, Relaxed);
     }
-    /// The call has ended.
-    pub fn end(&self) {
-        self.in_call.store(false, Relaxed);
+}
+
+/// The running thread `task` begins a call, or has begun it: the end of this call is seen.
+pub fn begin_call(task: &Task, number: usize, arguments: [usize; 4], now_ms: u64) {
+    task.audit.begin(number, arguments, now_ms);
+    // Who turns audit off at this moment may have cleared it, and not have seen the call.
+    task.info.work.set_syscall_work(SyscallWork::AUDIT);
+}
+
+/// The running thread `task` has ended a call, or makes none that is audited.
+pub fn end_call(task: &Task) {
+    task.audit.in_call.store(false, SeqCst);
+    if !is_wanted(task) {
+        mark(task);
     }
 }
 
@@ -148,11 +156,20 @@ fn begin(task: &Task) {
     mark(task);
 }
 
+/// Whether the next begin of a call, or the end of the present one, is to be seen.
+fn is_wanted(task: &Task) -> bool {
+    ON.load(SeqCst) && !task.audit.is_never() || task.audit.in_call.load(SeqCst)
+}
+
 fn mark(task: &Task) {
-    if ON.load(SeqCst) && !task.audit.never.load(Relaxed) {
-        task.info.work.set_syscall_work(SyscallWork::AUDIT);
-    } else {
-        task.info.work.clear_syscall_work(SyscallWork::AUDIT);
+    let work = &task.info.work;
+    if !is_wanted(task) {
+        work.clear_syscall_work(SyscallWork::AUDIT);
+        // Whoever wants it since has perhaps set it before.
+        fence(SeqCst);
+    }
+    if is_wanted(task) {
+        work.set_syscall_work(SyscallWork::AUDIT);
     }
 }
 
@@ -165,7 +182,6 @@ pub fn when_threads_begin(never: fn(&Task) -> bool) {
 pub fn audit_calls(on: bool) {
     let _alone = CHANGING.lock();
     if ON.swap(on, SeqCst) != on {
-        CHANGES.fetch_add(1, Relaxed);
         for task in all_tasks() {
             mark(&task);
         }
@@ -187,6 +203,21 @@ pub fn log_in(task: &Task, user: u32) -> Result<(), Errno> {
     match LOG_IN.get() {
         Some(log_in) => log_in(task, user),
         None => Err(Errno::EPERM),
+    }
+}
+
+/// Records that the running thread's program is ended by a signal that means a fault of it.
+static CRASH: Once<fn(u32)> = Once::new();
+
+/// From now on `crash` is told of such signals. At boot.
+pub fn when_programs_crash(crash: fn(u32)) {
+    let _ = CRASH.set(crash);
+}
+
+/// The running thread is being ended by a signal that can leave a core file. May sleep.
+pub(super) fn crashes(sig: u32) {
+    if let Some(crash) = CRASH.get() {
+        crash(sig);
     }
 }
 

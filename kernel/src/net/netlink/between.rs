@@ -1,8 +1,7 @@
 //! `NETLINK_USERSOCK`: programs send to each other.
 
-use super::{Protocol, Socket};
+use super::{Protocol, Request};
 use limen_linux_abi::Errno;
-use limen_netlink::Message;
 
 /// `NETLINK_USERSOCK`.
 pub const NUMBER: u32 = 2;
@@ -13,7 +12,7 @@ impl Protocol for Between {
     fn groups(&self) -> u32 {
         32
     }
-    fn receive(&self, _: &Socket, _: &Message<'_>, _: &mut bool) -> Result<u32, Errno> {
+    fn receive(&self, _: &mut Request<'_>) -> Result<u32, Errno> {
         Err(Errno::ECONNREFUSED)
     }
     fn listens(&self) -> bool {

@@ -54,6 +54,7 @@ pub fn send(
     if len == 0 {
         return Err(Errno::ENODATA);
     }
+    let addressed = to.is_some();
     let to = match to {
         Some(to) => {
             may_send_to(socket, to)?;
@@ -81,7 +82,7 @@ pub fn send(
         ports::broadcast(socket.protocol, &datagram, [datagram.port, to.port]);
     }
     if to.port == 0 {
-        super::to_kernel(socket, &datagram.data)?;
+        super::request::to_kernel(socket, &datagram.data, addressed)?;
         return Ok(len);
     }
     let target = ports::find(socket.protocol, to.port)?;

@@ -9,16 +9,16 @@ mod between;
 pub mod file;
 mod ports;
 mod queue;
+mod request;
 mod socket;
 
 pub use ports::{broadcast, unicast};
 pub use queue::{Datagram, Dump};
+pub use request::Request;
 pub use socket::{Flags, Remembered, Socket};
 
-use crate::mm::reserve::handling;
 use crate::sync::Once;
 use limen_linux_abi::Errno;
-use limen_netlink::{Message, flag};
 
 /// `AF_NETLINK`.
 pub const AF_NETLINK: u32 = limen_netlink::Address::FAMILY as u32;
@@ -37,9 +37,13 @@ pub trait Protocol: Sync {
     fn may_hear(&self, _group: u32) -> Result<(), Errno> {
         Ok(())
     }
-    /// A message from a socket. `answer`: it wants to be told of success. What is returned is told to it: 0
-    /// if `answer` (still) is, an error or another number always. Called by the sender; may sleep.
-    fn receive(&self, from: &Socket, message: &Message<'_>, answer: &mut bool) -> Result<u32, Errno>;
+    /// A socket of the running thread hears a group no longer. May sleep.
+    fn hears_no_more(&self, _group: u32) {}
+    /// A message from a socket. What is returned is told to it: 0 if it has asked for that, an error or
+    /// another number always. Called by the sender; may sleep.
+    fn receive(&self, request: &mut Request<'_>) -> Result<u32, Errno>;
+    /// All messages of a datagram were received and are answered. Called by the sender; may sleep.
+    fn received(&self) {}
     /// Whether the kernel has a socket, to which that can be sent.
     fn listens(&self) -> bool {
         true
@@ -67,29 +71,4 @@ pub fn register(number: u32, protocol: &'static dyn Protocol) {
 /// The protocol with this number. `None`: there is none.
 pub fn protocol(number: u32) -> Option<&'static dyn Protocol> {
     ALL.get(number as usize)?.get().copied()
-}
-
-/// The kernel gets what a socket sent.
-fn to_kernel(from: &Socket, sent: &[u8]) -> Result<(), Errno> {
-    let protocol = protocol(from.protocol).filter(|protocol| protocol.listens());
-    let protocol = protocol.ok_or(Errno::ECONNREFUSED)?;
-    for message in limen_netlink::messages(sent) {
-        let mut answer = message.header.flags & flag::ACK != 0;
-        let told = match protocol.receive(from, &message, &mut answer) {
-            Ok(number) => number.cast_signed(),
-            Err(errno) => -i32::from(errno.get()),
-        };
-        if told != 0 || answer {
-            let capped = from.has(Flags::CAP_ACK);
-            // It may be as long as what was sent.
-            match handling(|| limen_netlink::acknowledgement(&message, told, from.port(), capped)) {
-                Ok(bytes) => {
-                    let _ = from.deliver(Datagram::of_kernel(bytes, 0));
-                }
-                // As on Linux: it sees that something is missing.
-                Err(limen_netlink::NoMemory) => from.fail(Errno::ENOBUFS),
-            }
-        }
-    }
-    Ok(())
 }

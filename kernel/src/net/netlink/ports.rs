@@ -2,20 +2,34 @@
 
 use super::queue::Datagram;
 use super::socket::{Remembered, Socket};
+use crate::mm::reserve::room;
 use crate::sync::{Mutex, MutexGuard};
 use crate::task::current;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
-/// The sockets that have a port, by protocol and port.
-static PORTS: Mutex<BTreeMap<(u32, u32), Weak<Socket>>> = Mutex::new(BTreeMap::new());
-/// Held by who gives a socket a port.
-static CHANGING: Mutex<()> = Mutex::new(());
 /// Ports that no process has as its number begin here, and go down.
 const OTHERS: i32 = -4097;
 
-/// Nobody else gives sockets ports as long as this is held.
+struct Ports {
+    /// The sockets that have a port, by protocol and port.
+    sockets: BTreeMap<(u32, u32), Weak<Socket>>,
+    /// Where the next search for a free port of no process begins: whoever takes ports makes it no longer.
+    next: i32,
+}
+
+static PORTS: Mutex<Ports> = Mutex::new(Ports {
+    sockets: BTreeMap::new(),
+    next: OTHERS,
+});
+/// The sockets that hear groups, in the order of protocol and serial number. Others cost a broadcast nothing.
+static HEARING: Mutex<Vec<((u32, u64), Weak<Socket>)>> = Mutex::new(Vec::new());
+/// Held by who gives a socket a port, or changes the groups that one hears.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Nobody else gives sockets ports, or changes what they hear, as long as this is held.
 pub(super) fn changing() -> MutexGuard<'static, ()> {
     CHANGING.lock()
 }
@@ -24,36 +38,66 @@ pub(super) fn changing() -> MutexGuard<'static, ()> {
 /// it. `EADDRINUSE`.
 pub(super) fn insert(socket: &Arc<Socket>, port: u32) -> Result<u32, Errno> {
     let mut ports = PORTS.lock();
-    let taken = |port: u32, ports: &BTreeMap<_, _>| ports.contains_key(&(socket.protocol, port));
+    let taken = |port: u32, ports: &Ports| ports.sockets.contains_key(&(socket.protocol, port));
     let port = match port {
         0 => {
             let own = current().tgid() as u32;
-            let others = (i32::MIN..=OTHERS).rev().map(i32::cast_unsigned);
-            let mut all = core::iter::once(own).chain(others);
-            all.find(|port| !taken(*port, &ports)).ok_or(Errno::EADDRINUSE)?
+            if taken(own, &ports) {
+                let others = (i32::MIN..=ports.next).rev().chain((ports.next..=OTHERS).rev());
+                let mut others = others.map(i32::cast_unsigned);
+                let port = others
+                    .find(|port| !taken(*port, &ports))
+                    .ok_or(Errno::EADDRINUSE)?;
+                ports.next = port.cast_signed().checked_sub(1).unwrap_or(OTHERS);
+                port
+            } else {
+                own
+            }
         }
         port if taken(port, &ports) => return Err(Errno::EADDRINUSE),
         port => port,
     };
-    ports.insert((socket.protocol, port), Arc::downgrade(socket));
+    ports
+        .sockets
+        .insert((socket.protocol, port), Arc::downgrade(socket));
     Ok(port)
 }
 
 pub(super) fn remove(protocol: u32, port: u32) {
-    PORTS.lock().remove(&(protocol, port));
+    PORTS.lock().sockets.remove(&(protocol, port));
+}
+
+/// A socket will hear groups. The caller holds [`changing`]. `ENOMEM`. May sleep.
+pub(super) fn hears(socket: &Arc<Socket>) -> Result<(), Errno> {
+    let key = (socket.protocol, socket.serial);
+    let mut hearing = HEARING.lock();
+    if let Err(at) = hearing.binary_search_by_key(&key, |(key, _)| *key) {
+        room(&mut *hearing, 1)?;
+        hearing.insert(at, (key, Arc::downgrade(socket)));
+    }
+    Ok(())
+}
+
+/// A socket hears no group any more. The caller holds [`changing`], or nobody else has the socket.
+pub(super) fn hears_none(socket: &Socket) {
+    let key = (socket.protocol, socket.serial);
+    let mut hearing = HEARING.lock();
+    if let Ok(at) = hearing.binary_search_by_key(&key, |(key, _)| *key) {
+        hearing.remove(at);
+    }
 }
 
 /// The socket with a port. `ECONNREFUSED`: there is none.
 pub(super) fn find(protocol: u32, port: u32) -> Result<Arc<Socket>, Errno> {
     let ports = PORTS.lock();
-    let found = ports.get(&(protocol, port)).and_then(Weak::upgrade);
+    let found = ports.sockets.get(&(protocol, port)).and_then(Weak::upgrade);
     found.ok_or(Errno::ECONNREFUSED)
 }
 
 /// The kernel sends to a socket that it has remembered, and waits for room there until `deadline_ns`.
 /// `ECONNREFUSED`: the socket is gone, whoever has its port now; `EAGAIN`: there was no room; `ENOMEM`. May
 /// sleep.
-pub fn unicast(to: Remembered, data: alloc::vec::Vec<u8>, deadline_ns: u64) -> Result<(), Errno> {
+pub fn unicast(to: Remembered, data: Vec<u8>, deadline_ns: u64) -> Result<(), Errno> {
     let socket = find(to.protocol, to.port)?;
     if socket.remembered() != to {
         return Err(Errno::ECONNREFUSED);
@@ -67,14 +111,15 @@ pub fn broadcast(protocol: u32, datagram: &Datagram, except: [u32; 2]) -> bool {
     let mut any = false;
     let mut from = (protocol, 0);
     loop {
-        // One after the other: the table is not locked while a datagram is put there.
+        // One after the other: the list is not locked while a datagram is put there.
         let next = {
-            let ports = PORTS.lock();
-            let mut range = ports.range(from..=(protocol, u32::MAX));
-            range.find_map(|(key, socket)| Some((*key, socket.upgrade()?)))
+            let hearing = HEARING.lock();
+            let at = hearing.partition_point(|(key, _)| *key < from);
+            let mut rest = hearing[at..].iter().take_while(|(key, _)| key.0 == protocol);
+            rest.find_map(|(key, socket)| Some((*key, socket.upgrade()?)))
         };
         let Some((key, socket)) = next else { return any };
-        if !except.contains(&key.1) && socket.hears(datagram.group) {
+        if !except.contains(&socket.port()) && socket.hears(datagram.group) {
             any = true;
             match datagram.copy() {
                 Ok(copy) => {
@@ -83,9 +128,6 @@ pub fn broadcast(protocol: u32, datagram: &Datagram, except: [u32; 2]) -> bool {
                 Err(errno) => socket.fail(errno),
             }
         }
-        match key.1.checked_add(1) {
-            Some(port) => from = (protocol, port),
-            None => return any,
-        }
+        from = (protocol, key.1 + 1);
     }
 }

@@ -6,7 +6,7 @@ use crate::fs::fasync::{Async, Band};
 use crate::mm::reserve::{room, room_behind};
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
-use crate::task::creds::cap;
+use crate::task::creds::{Creds, cap};
 use crate::task::current;
 use crate::time::now_ns;
 use alloc::boxed::Box;
@@ -83,7 +83,9 @@ pub struct Socket {
     /// `SOCK_RAW` or `SOCK_DGRAM`, which are the same.
     pub kind: u32,
     /// Which of all sockets it is.
-    serial: u64,
+    pub(super) serial: u64,
+    /// The credentials of who made it.
+    opener: Arc<Creds>,
     state: SpinLock<State>,
     /// Held by who receives or continues answers.
     receiving: Mutex<()>,
@@ -111,6 +113,7 @@ impl Socket {
             protocol: number,
             kind,
             serial: SERIAL.fetch_add(1, Relaxed),
+            opener: current().creds(),
             state: SpinLock::new(State {
                 port: 0,
                 bound: false,
@@ -133,6 +136,10 @@ impl Socket {
         }))
     }
 
+    /// Whether who made it had a capability. Who writes to it need not know what it writes to.
+    pub fn opener_capable(&self, cap: u32) -> bool {
+        self.opener.capable(cap)
+    }
     /// Its port; 0 before it has one.
     pub fn port(&self) -> u32 {
         self.state.lock().port
@@ -217,11 +224,18 @@ impl Socket {
         }
         self.take_port(to.port)?;
         if groups != 0 || !self.state.lock().groups.is_empty() {
-            let mut state = room_behind(|| self.state.lock(), |state| &mut state.groups, 1)?;
-            if state.groups.is_empty() {
-                state.groups.push(0);
+            let _alone = ports::changing();
+            if groups != 0 {
+                ports::hears(self)?;
             }
-            state.groups[0] = groups;
+            let done = room_behind(|| self.state.lock(), |state| &mut state.groups, 1).map(|mut state| {
+                if state.groups.is_empty() {
+                    state.groups.push(0);
+                }
+                state.groups[0] = groups;
+            });
+            self.forget_if_deaf();
+            done?;
         }
         Ok(())
     }
@@ -248,7 +262,7 @@ impl Socket {
     }
 
     /// It hears a group, or no longer. `EINVAL`: there is no such group; `EPERM`. May sleep.
-    pub fn hear(&self, group: u32, on: bool) -> Result<(), Errno> {
+    pub fn hear(self: &Arc<Self>, group: u32, on: bool) -> Result<(), Errno> {
         let known = protocol(self.protocol).ok_or(Errno::EPROTONOSUPPORT)?;
         may_hear(known)?;
         if group == 0 || group > known.groups() {
@@ -261,6 +275,10 @@ impl Socket {
         let mut new: Vec<u32> = Vec::new();
         room(&mut new, words)?;
         new.resize(words, 0);
+        let alone = ports::changing();
+        if on {
+            ports::hears(self)?;
+        }
         let mut state = self.state.lock();
         if state.groups.len() < words {
             new[..state.groups.len()].copy_from_slice(&state.groups);
@@ -274,7 +292,20 @@ impl Socket {
             *word &= !bit;
         }
         drop(state);
+        self.forget_if_deaf();
+        drop(alone);
+        if !on {
+            known.hears_no_more(group);
+        }
         Ok(())
+    }
+
+    /// Nothing is sent to it as a member if it is in no group. The caller holds `ports::changing`.
+    fn forget_if_deaf(&self) {
+        let is_deaf = self.state.lock().groups.iter().all(|word| *word == 0);
+        if is_deaf {
+            ports::hears_none(self);
+        }
     }
 
     /// The groups that it hears, a bit for each from 1 on.
@@ -369,13 +400,19 @@ impl Socket {
         }
     }
 
+    /// Whether another answer in several datagrams may begin beside `more` ones that will. `EBUSY`.
+    pub(super) fn may_dump(&self, more: usize) -> Result<(), Errno> {
+        match self.state.lock().queue.dumps.len() + more {
+            MAX_DUMPS.. => Err(Errno::EBUSY),
+            _ => Ok(()),
+        }
+    }
+
     /// Begins an answer in several datagrams. `EBUSY`: too many have begun that nobody has taken; `ENOMEM`.
     /// May sleep.
     pub fn dump(&self, dump: Box<dyn Dump>) -> Result<(), Errno> {
         let _one = self.receiving.lock();
-        if self.state.lock().queue.dumps.len() >= MAX_DUMPS {
-            return Err(Errno::EBUSY);
-        }
+        self.may_dump(0)?;
         let mut state = room_behind(|| self.state.lock(), |state| &mut state.queue.dumps, 1)?;
         state.queue.dumps.push_back(dump);
         drop(state);
@@ -483,7 +520,7 @@ impl Socket {
 
     /// The last descriptor was closed.
     pub(super) fn close(&self) {
-        let (bound, port, dumps, left) = {
+        let (bound, port, dumps, left, groups) = {
             let mut state = self.state.lock();
             state.closed = true;
             (
@@ -491,12 +528,24 @@ impl Socket {
                 state.port,
                 core::mem::take(&mut state.queue.dumps),
                 core::mem::replace(&mut state.queue, Queue::new()),
+                core::mem::take(&mut state.groups),
             )
         };
         drop((dumps, left));
         if bound {
             ports::remove(self.protocol, port);
         }
+        ports::hears_none(self);
         self.room.wake_all();
+        let heard = (1..).zip(
+            groups
+                .iter()
+                .flat_map(|word| (0..32).map(move |bit| word >> bit & 1 != 0)),
+        );
+        if let Some(known) = protocol(self.protocol) {
+            heard
+                .filter(|(_, hears)| *hears)
+                .for_each(|(group, _)| known.hears_no_more(group));
+        }
     }
 }

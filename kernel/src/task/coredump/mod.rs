@@ -57,6 +57,7 @@ pub fn set_pattern(new: &[u8]) {
 #[cold]
 #[inline(never)]
 pub fn dump(task: &CurrentTask, info: &SigInfo) -> bool {
+    super::audit::crashes(info.signal());
     let Some(mm) = task.mm() else { return false };
     let mode = mm.dump_mode();
     let limit = task.process.limits.soft(which::CORE);

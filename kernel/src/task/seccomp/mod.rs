@@ -18,7 +18,7 @@ use super::{Process, Task, TaskFlags};
 use crate::mm::reserve::room_exact;
 use crate::rcu::{Former, Shown, glance};
 use crate::signal::ProcessSignals;
-use crate::sync::IrqSpinGuard;
+use crate::sync::{IrqSpinGuard, Once};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -28,6 +28,28 @@ use limen_linux_abi::Errno;
 
 /// Which actions are logged (`kernel.seccomp.actions_logged`), as [`Logged::bits`].
 pub static ACTIONS_LOGGED: AtomicU8 = AtomicU8::new(Logged::ALL.bits());
+
+/// Is told which actions were logged and which are to be; `None`: the names were wrong.
+type Changes = fn(Logged, Option<Logged>);
+static CHANGES: Once<Changes> = Once::new();
+
+/// From now on `changes` is told. At boot.
+pub fn when_logging_changes(changes: Changes) {
+    let _ = CHANGES.set(changes);
+}
+
+/// The running thread sets which actions are logged; `None`: it has named some that are none (`EINVAL`). May
+/// sleep.
+pub fn set_actions_logged(new: Option<Logged>) -> Result<(), Errno> {
+    let old = match new {
+        Some(new) => ACTIONS_LOGGED.swap(new.bits(), Ordering::Relaxed),
+        None => ACTIONS_LOGGED.load(Ordering::Relaxed),
+    };
+    if let Some(changes) = CHANGES.get() {
+        changes(Logged::from_bits(old), new);
+    }
+    new.map(|_| ()).ok_or(Errno::EINVAL)
+}
 
 /// What seccomp does for a thread (`SECCOMP_MODE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

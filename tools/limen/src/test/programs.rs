@@ -67,6 +67,7 @@ const ASKING: &[&str] = &[
     "debugged",
     "dumped",
     "audited",
+    "recorded",
     "crossings",
 ];
 

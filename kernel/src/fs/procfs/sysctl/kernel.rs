@@ -120,10 +120,9 @@ fn actions_logged() -> Vec<u8> {
 }
 
 fn set_actions_logged(names: &[u8]) -> Result<(), Errno> {
-    let names = core::str::from_utf8(names).map_err(|_| Errno::EINVAL)?;
-    let logged = Logged::parse(names).map_err(|_| Errno::EINVAL)?;
-    ACTIONS_LOGGED.store(logged.bits(), Relaxed);
-    Ok(())
+    let names = core::str::from_utf8(names).ok();
+    let logged = names.and_then(|names| Logged::parse(names).ok());
+    crate::task::seccomp::set_actions_logged(logged)
 }
 
 /// The settings.
