@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::arch::stack_calls::OnStack;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A test. `Err` says what was wrong; it may also panic.
@@ -23,13 +24,17 @@ pub fn probe(a: usize, b: usize, c: usize, d: usize) -> usize {
     core::hint::black_box(a.wrapping_mul(7) + b * 11 + c * 13 + d * 17)
 }
 
-/// What [`probe_on_stack`] was called with.
+/// What [`ProbeOnStack`] was called with.
 pub static PROBED: AtomicUsize = AtomicUsize::new(0);
 
-/// One that can be called on another stack.
-#[inline(never)]
-pub extern "C" fn probe_on_stack(data: *mut u8) {
-    PROBED.store(data.addr(), Relaxed);
+/// One that is called on another stack.
+pub struct ProbeOnStack;
+
+impl OnStack for ProbeOnStack {
+    #[inline(never)]
+    extern "C" fn run(data: *mut u8) {
+        PROBED.store(data.addr(), Relaxed);
+    }
 }
 
 /// One that calls itself `n` times.

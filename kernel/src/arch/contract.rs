@@ -22,7 +22,8 @@ use super::imp::{
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
 use crate::arch::register_set::{RegisterSet, Requests, Step};
-use crate::arch::stub_calls::{Below, Call};
+use crate::arch::stack_calls::OnStack;
+use crate::arch::stub_calls::Call;
 use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::text::Writable;
 use crate::mm::{PhysAddr, Prot};
@@ -406,18 +407,16 @@ owed! {
     switch::stack_pointer => fn() -> usize;
     /// Bytes below it that a function that calls none may use.
     switch::RED_ZONE => usize;
-    /// On another stack: its top, the function, its argument. Interrupts off.
-    switch::call_on_stack => unsafe fn(usize, extern "C" fn(*mut u8), *mut u8);
 }
 
-/// So far below the stack pointer: the distance, the function's argument. Interrupts off.
-const _: unsafe fn(usize, *mut u8) = |distance, data| {
+/// On another stack: its top, the function's argument. Interrupts off.
+const _: unsafe fn(usize, *mut u8) = |top, data| {
     struct Nothing;
-    impl Below for Nothing {
+    impl OnStack for Nothing {
         extern "C" fn run(_: *mut u8) {}
     }
     // SAFETY: never called.
-    unsafe { switch::call_below::<Nothing>(distance, data) }
+    unsafe { switch::call_on_stack::<Nothing>(top, data) }
 };
 
 /// From a context to another; returns when the first runs again, after `resumed` if it asked for that

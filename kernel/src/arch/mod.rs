@@ -33,7 +33,7 @@ mod pages;
 pub mod register_set;
 mod site_entry;
 pub mod site_table;
-mod stack_calls;
+pub mod stack_calls;
 pub mod stub_calls;
 mod vdso_calls;
 mod windows;

@@ -1,10 +1,16 @@
 //! Where backtraces begin: each architecture's `stack`, which knows how frames are chained, with what is made
-//! of it alike on all.
+//! of it alike on all; and what is called on another stack.
 
 use super::imp::stack::{AT_ENTRY, RETURN_ADDRESS, frame_pointer};
 use super::imp::{exits, sites};
 use crate::sched::preempt;
 use crate::trace::backtrace::Start;
+
+/// A function that `switch::call_on_stack` calls: directly, so that the check of early code follows it.
+pub trait OnStack {
+    /// The function; its argument is what the caller gave.
+    extern "C" fn run(data: *mut u8);
+}
 
 /// What a frame at `fp` has as its function's return address is `ip`: where the function really returns to.
 /// They differ if it is traced until it returns (`ftrace::graph`).

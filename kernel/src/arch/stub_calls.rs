@@ -37,21 +37,15 @@ macro_rules! crossing {
 }
 pub(super) use crossing;
 
-/// A function that is called with another stack pointer, directly: the check of early code follows the call.
-pub trait Below {
-    /// The function, in early code; its argument is what the caller gave.
-    extern "C" fn run(data: *mut u8);
-}
-
 /// Functions for the third argument of `crossing`: what one that is entered from user mode (or, given a
 /// condition, if that is true) is with a hardened stack.
 macro_rules! hardened {
     ($($name:ident: $function:ident $(if $from_user:expr)?),+ $(,)?) => {
         $(#[unsafe(link_section = ".noinstr.text")]
         extern "C" fn $name(frame: &mut Frame) {
-            use crate::arch::stub_calls::{self, Below};
+            use crate::arch::{stack_calls::OnStack, stub_calls};
             struct Handle;
-            impl Below for Handle {
+            impl OnStack for Handle {
                 #[unsafe(link_section = ".noinstr.text")]
                 extern "C" fn run(frame: *mut u8) {
                     // SAFETY: the frame below, which nobody else uses meanwhile.

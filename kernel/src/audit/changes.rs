@@ -11,6 +11,7 @@ use limen_audit::text::OrNull;
 use limen_bpf::Logged;
 use limen_linux_abi::Errno;
 
+/// Hears of changes that other rooms make. Boot.
 pub fn init() {
     crate::task::seccomp::when_logging_changes(logs_others);
 }

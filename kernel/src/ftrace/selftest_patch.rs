@@ -3,10 +3,11 @@
 use super::ops;
 use super::patch::{self, Place, Replacement};
 use super::site;
+use crate::arch::stack_calls::OnStack;
 use crate::arch::switch::call_on_stack;
 use crate::check;
 use crate::mm::KernelStack;
-use crate::selftest::{PROBED, Test, probe, probe_on_stack};
+use crate::selftest::{PROBED, ProbeOnStack, Test, probe};
 use core::sync::atomic::Ordering::Relaxed;
 use limen_trace_sites::filter::Effective;
 use limen_trace_sites::{Site, SiteSet};
@@ -40,12 +41,12 @@ fn at_the_top() -> Result<(), &'static str> {
         let data = core::ptr::without_provenance_mut(4);
         // SAFETY: a stack of its own, on which preemption is off, as nobody would know this thread's there.
         crate::sync::without_interrupts(|| unsafe {
-            call_on_stack(stack.top(), core::hint::black_box(probe_on_stack), data);
+            call_on_stack::<ProbeOnStack>(stack.top(), data);
         });
         PROBED.load(Relaxed)
     };
     check!(call() == 4);
-    let place = place(probe_on_stack as *const () as usize)?;
+    let place = place(ProbeOnStack::run as *const () as usize)?;
     let replacement = Replacement::new(new as *const () as usize);
     patch::push(place, &replacement).map_err(|_| "not replaced")?;
     let result = call();

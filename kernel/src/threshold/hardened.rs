@@ -7,7 +7,7 @@
 //!
 //! The entry stubs come here only if boot made them (`arch::stub_calls`): off, they cost nothing.
 
-use crate::arch::stub_calls::Below;
+use crate::arch::stack_calls::OnStack;
 use crate::arch::{switch, time};
 use crate::mm::STACK_SHIFT;
 use crate::sched::this_cpu;
@@ -20,7 +20,7 @@ const DISTANCE: usize = 0x3f0;
 const POISON: usize = (-0xbeefisize) as usize;
 
 /// So many bytes of nothing but [`POISON`] end the used part of a stack. A function has at most this in its
-/// frame that it never wrote (the step `frames` checks that no frame is half as large).
+/// frame that it never wrote (the step `frames` checks that no frame has more than half of it).
 const UNUSED: usize = 8192;
 
 /// Words that are looked at at once.
@@ -67,11 +67,13 @@ pub fn report() {
 /// Runs what goes on with the frame that an entry from user mode left at the top of the kernel stack (`data`:
 /// the frame, or what leads to it). Interrupts are off before and after.
 #[inline(always)]
-pub fn from_user<F: Below>(data: *mut u8) {
+pub fn from_user<F: OnStack>(data: *mut u8) {
     if RANDOMIZES.load(Ordering::Relaxed) {
         let distance = this_cpu().stack_distance.load(Ordering::Relaxed) as usize & DISTANCE;
-        // SAFETY: a stack has much more room than that below what an entry puts on it.
-        unsafe { switch::call_below::<F>(distance, data) }
+        let top = switch::stack_pointer() - switch::RED_ZONE - distance;
+        // SAFETY: a stack has much more room than that below what an entry puts on it, and what is further
+        // down than the red zone nobody uses.
+        unsafe { switch::call_on_stack::<F>(top & !15, data) }
     } else {
         F::run(data);
     }

@@ -314,6 +314,7 @@ mod mark {
 }
 
 mod stack {
+    use crate::arch::stack_calls::OnStack;
     use crate::arch::{smp, switch};
     use crate::sched::preempt;
     use core::mem::{ManuallyDrop, MaybeUninit};
@@ -323,12 +324,14 @@ mod stack {
         result: MaybeUninit<R>,
     }
 
-    extern "C" fn run<F: FnOnce() -> R, R>(data: *mut u8) {
-        // SAFETY: `on_interrupt_stack` passes a `Job<F, R>` whose closure nobody has taken out yet.
-        let job = unsafe { &mut *data.cast::<Job<F, R>>() };
-        // SAFETY: taken exactly once, here.
-        let f = unsafe { ManuallyDrop::take(&mut job.f) };
-        job.result.write(f());
+    impl<F: FnOnce() -> R, R> OnStack for Job<F, R> {
+        extern "C" fn run(data: *mut u8) {
+            // SAFETY: `on_interrupt_stack` passes a `Job<F, R>` whose closure nobody has taken out yet.
+            let job = unsafe { &mut *data.cast::<Self>() };
+            // SAFETY: taken exactly once, here.
+            let f = unsafe { ManuallyDrop::take(&mut job.f) };
+            job.result.write(f());
+        }
     }
 
     /// Runs `f` on this CPU's interrupt stack. An interrupt that interrupted another one is on that stack
@@ -346,7 +349,7 @@ mod stack {
         // stack. `job` outlives the call.
         unsafe {
             let top = (*smp::cpu_local()).irq_stack_top;
-            switch::call_on_stack(top, run::<F, R>, (&raw mut job).cast());
+            switch::call_on_stack::<Job<F, R>>(top, (&raw mut job).cast());
             job.result.assume_init()
         }
     }

@@ -2,9 +2,9 @@
 //! (`kernel/src/threshold/hardened.rs`). The compiler writes each function's frame size into the section
 //! `.stack_sizes`, which is not loaded.
 
+use crate::linked;
 use anyhow::{Context, Result, bail};
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
-use std::collections::BTreeMap;
+use object::{Object, ObjectSection};
 
 /// The largest frame, bytes.
 pub const MOST: u64 = 4096;
@@ -28,16 +28,7 @@ pub fn check_image(data: &[u8]) -> Result<(u64, String)> {
         .context("the image does not say how large its frames are (section .stack_sizes)")?;
     let pointer = if file.is_64() { 8 } else { 4 };
     let sizes = sizes(section.data()?, pointer).context("the section .stack_sizes is damaged")?;
-    let names: BTreeMap<u64, String> = file
-        .symbols()
-        .filter(|s| s.kind() == SymbolKind::Text)
-        .filter_map(|s| {
-            Some((
-                s.address(),
-                format!("{:#}", rustc_demangle::demangle(s.name().ok()?)),
-            ))
-        })
-        .collect();
+    let names = linked::functions(&file);
     let name = |address| match names.range(..=address).next_back() {
         Some((_, name)) => name.clone(),
         None => format!("{address:#x}"),

@@ -19,6 +19,7 @@ mod image;
 mod init_sections;
 mod initrd;
 mod kernel;
+mod linked;
 mod linux;
 mod machine;
 mod made;

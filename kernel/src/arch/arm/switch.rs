@@ -10,7 +10,7 @@
 use super::debug;
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, sysreg};
-use crate::arch::stub_calls::Below;
+use crate::arch::stack_calls::OnStack;
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use crate::task::{Task, ThreadInfo};
@@ -327,46 +327,20 @@ pub fn stack_pointer() -> usize {
 /// The kernel is built so that no function uses what is below its stack pointer.
 pub const RED_ZONE: usize = 0;
 
-/// Runs `f(data)` on another stack (the interrupt stack) and comes back.
+/// Runs `F` on another stack, or further down on the same, and comes back.
 ///
 /// # Safety
-/// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+/// `stack_top` is 16-byte aligned, and below it is a stack that nobody else uses.
 #[inline(always)]
-pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
+pub unsafe fn call_on_stack<F: OnStack>(stack_top: usize, data: *mut u8) {
     // SAFETY: as the caller promises. What the call does not spoil is kept by it, the stack pointer in r4.
     unsafe {
         asm!(
             "mov r4, sp",
             "mov sp, {stack_top}",
-            "blx {f}",
-            "mov sp, r4",
-            stack_top = in(reg) stack_top,
-            f = in(reg) f,
-            inout("r0") data => _,
-            out("r4") _,
-            out("r1") _,
-            out("r2") _,
-            out("r3") _,
-            out("r12") _,
-            out("lr") _,
-        )
-    }
-}
-
-/// Runs `F` so far below the stack pointer, and comes back. The frame chain goes on.
-///
-/// # Safety
-/// `distance` is a multiple of 16, and the stack has room for it and the function.
-#[inline(always)]
-pub unsafe fn call_below<F: Below>(distance: usize, data: *mut u8) {
-    // SAFETY: as the caller promises; the old stack pointer is kept where the function preserves it.
-    unsafe {
-        asm!(
-            "mov r4, sp",
-            "sub sp, sp, {distance}",
             "bl {f}",
             "mov sp, r4",
-            distance = in(reg) distance,
+            stack_top = in(reg) stack_top,
             f = sym F::run,
             inout("r0") data => _,
             out("r4") _,

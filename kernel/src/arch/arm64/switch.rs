@@ -3,7 +3,7 @@
 
 use super::frame::{FRAME_SIZE, Frame};
 use super::{cpus, debug};
-use crate::arch::stub_calls::Below;
+use crate::arch::stack_calls::OnStack;
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use crate::task::ThreadInfo;
@@ -268,39 +268,21 @@ pub fn stack_pointer() -> usize {
 /// The kernel is built so that no function uses what is below its stack pointer.
 pub const RED_ZONE: usize = 0;
 
-/// Runs `f(data)` on another stack (the interrupt stack) and comes back.
+/// Runs `F` on another stack, or further down on the same, and comes back.
 ///
 /// # Safety
-/// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+/// `stack_top` is 16-byte aligned, and below it is a stack that nobody else uses.
 #[inline(always)]
-pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
+pub unsafe fn call_on_stack<F: OnStack>(stack_top: usize, data: *mut u8) {
     // SAFETY: the old stack pointer is kept in a register that `f` preserves. The frame chain goes on across
     // the stacks.
     unsafe {
         asm!(
             "mov x20, sp",
             "mov sp, {top}",
-            "blr {f}",
-            "mov sp, x20",
-            top = in(reg) stack_top, f = in(reg) f, in("x0") data, out("x20") _, clobber_abi("C")
-        )
-    }
-}
-
-/// Runs `F` so far below the stack pointer, and comes back. The frame chain goes on.
-///
-/// # Safety
-/// `distance` is a multiple of 16, and the stack has room for it and the function.
-#[inline(always)]
-pub unsafe fn call_below<F: Below>(distance: usize, data: *mut u8) {
-    // SAFETY: as the caller promises; the old stack pointer is kept where the function preserves it.
-    unsafe {
-        asm!(
-            "mov x20, sp",
-            "sub sp, sp, {distance}",
             "bl {f}",
             "mov sp, x20",
-            distance = in(reg) distance, f = sym F::run, in("x0") data, out("x20") _, clobber_abi("C")
+            top = in(reg) stack_top, f = sym F::run, in("x0") data, out("x20") _, clobber_abi("C")
         )
     }
 }

@@ -9,7 +9,7 @@ use super::frame::{CR0_SO, FRAME_SIZE, Frame};
 use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
 use super::stack::{FIRST, LEAST};
 use super::{cpus, debug, irq};
-use crate::arch::stub_calls::Below;
+use crate::arch::stack_calls::OnStack;
 use crate::sched::float::{self, Float, Registers};
 use crate::sched::resume::Resume;
 use crate::sync::lockdep;
@@ -391,53 +391,29 @@ pub fn stack_pointer() -> usize {
 /// Bytes below its stack pointer that a function that calls none may use (Power's ELF V2 ABI, 2.2.3.4).
 pub const RED_ZONE: usize = 288;
 
-/// Runs `f(data)` on another stack (the interrupt stack) and comes back. The frame chain goes on across the
+/// Runs `F` on another stack, or further down on the same, and comes back. The frame chain goes on across the
 /// stacks.
 ///
 /// # Safety
-/// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+/// `stack_top` is 16-byte aligned, and below it is a stack that nobody else uses.
 #[inline(always)]
-pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
+pub unsafe fn call_on_stack<F: OnStack>(stack_top: usize, data: *mut u8) {
     // SAFETY: as the caller promises; what functions may change is listed.
     unsafe {
         asm!(
             "std 1, -{first}({top})",
             "addi 1, {top}, -{first}",
-            "mtctr 12",
-            "bctrl",
+            "bl {f}",
+            "nop",
             "ld 1, 0(1)",
             top = in(reg_nonzero) stack_top,
             first = const FIRST,
-            inout("r3") data => _, inout("r12") f => _, out("r0") _, out("r4") _, out("r5") _, out("r6") _,
+            f = sym F::run,
+            inout("r3") data => _, out("r12") _, out("r0") _, out("r4") _, out("r5") _, out("r6") _,
             out("r7") _, out("r8") _,
             out("r9") _, out("r10") _, out("r11") _, out("cr0") _, out("cr1") _, out("cr5") _, out("cr6") _,
             out("cr7") _, out("ctr") _,
             out("lr") _, out("xer") _
         );
-    }
-}
-
-/// Runs `F` so far below the stack pointer, and comes back. The frame chain goes on.
-///
-/// # Safety
-/// `distance` is a multiple of 16, and the stack has room for it and the function.
-#[inline(always)]
-pub unsafe fn call_below<F: Below>(distance: usize, data: *mut u8) {
-    // SAFETY: as the caller promises; the old stack pointer is kept where the function preserves it.
-    unsafe {
-        asm!(
-            "neg {distance}, {distance}",
-            "addi {distance}, {distance}, -{least}",
-            "stdux 1, 1, {distance}",
-            "bl {f}",
-            "nop",
-            "ld 1, 0(1)",
-            distance = inout(reg_nonzero) distance + RED_ZONE.next_multiple_of(16) => _,
-            least = const LEAST,
-            f = sym F::run,
-            inout("r3") data => _, out("r0") _, out("r4") _, out("r5") _, out("r6") _, out("r7") _,
-            out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _, out("cr0") _, out("cr1") _,
-            out("cr5") _, out("cr6") _, out("cr7") _, out("ctr") _, out("lr") _, out("xer") _
-        )
     }
 }

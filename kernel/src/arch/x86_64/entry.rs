@@ -18,7 +18,8 @@
 
 use super::frame::{Frame, USER_CS, USER_DS};
 use super::{cpu, exception, uaccess};
-use crate::arch::stub_calls::{self, Below, crossing, hardened};
+use crate::arch::stack_calls::OnStack;
+use crate::arch::stub_calls::{self, crossing, hardened};
 use crate::sched::cpu::CpuLocal;
 use crate::threshold::{self, hardened};
 use core::arch::{asm, global_asm};
@@ -382,7 +383,7 @@ struct Trap<'a> {
     error: usize,
 }
 
-impl Below for Trap<'_> {
+impl OnStack for Trap<'_> {
     #[unsafe(link_section = ".noinstr.text")]
     extern "C" fn run(trap: *mut u8) {
         // SAFETY: `hardened_trap` passes one that nobody else uses meanwhile.

@@ -3,7 +3,7 @@
 use super::cpu::{self, CR4_TSD, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE, read_register, write_register};
 use super::frame::Frame;
 use super::{cpus, debug, fpu, irq};
-use crate::arch::stub_calls::Below;
+use crate::arch::stack_calls::OnStack;
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use core::arch::asm;
@@ -497,12 +497,12 @@ pub fn stack_pointer() -> usize {
 /// The kernel is built so that no function uses what is below its stack pointer.
 pub const RED_ZONE: usize = 0;
 
-/// Runs `f(data)` on another stack (the interrupt stack) and comes back.
+/// Runs `F` on another stack, or further down on the same, and comes back.
 ///
 /// # Safety
-/// `stack_top` is the 16-byte aligned top of a mapped stack nobody else uses.
+/// `stack_top` is 16-byte aligned, and below it is a stack that nobody else uses.
 #[inline(always)]
-pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *mut u8) {
+pub unsafe fn call_on_stack<F: OnStack>(stack_top: usize, data: *mut u8) {
     // SAFETY: the old stack pointer is kept in a register that `f` preserves.
     unsafe {
         asm!(
@@ -511,28 +511,6 @@ pub unsafe fn call_on_stack(stack_top: usize, f: extern "C" fn(*mut u8), data: *
             "call {f}",
             "mov rsp, r12",
             top = in(reg) stack_top,
-            f = in(reg) f,
-            in("rdi") data,
-            out("r12") _,
-            clobber_abi("C"),
-        )
-    }
-}
-
-/// Runs `F` so far below the stack pointer, and comes back. The frame chain goes on.
-///
-/// # Safety
-/// `distance` is a multiple of 16, and the stack has room for it and the function.
-#[inline(always)]
-pub unsafe fn call_below<F: Below>(distance: usize, data: *mut u8) {
-    // SAFETY: as the caller promises; the old stack pointer is kept where the function preserves it.
-    unsafe {
-        asm!(
-            "mov r12, rsp",
-            "sub rsp, {distance}",
-            "call {f}",
-            "mov rsp, r12",
-            distance = in(reg) distance,
             f = sym F::run,
             in("rdi") data,
             out("r12") _,

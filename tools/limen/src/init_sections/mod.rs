@@ -17,7 +17,6 @@ use object::{
     Architecture, File, Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, SymbolKind,
 };
 use std::ops::Range;
-use std::path::Path;
 
 use ends::Ends;
 use operands::{decoder, instructions, words};
@@ -33,12 +32,6 @@ pub struct Report {
     pub functions: usize,
     /// Bytes from the first section to the end of the second.
     pub bytes: u64,
-}
-
-/// Checks the linked kernel at `path`.
-pub fn check(path: &Path) -> Result<Report> {
-    let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    check_image(&data).with_context(|| format!("{}", path.display()))
 }
 
 /// Checks the linked kernel whose file this is.

@@ -15,12 +15,12 @@ pub(crate) mod arm64;
 pub(crate) mod powerpc64;
 mod x86_64;
 
+use crate::linked;
 use anyhow::{Context, Result, bail};
 use limen_embed_symbols::jumps::{ENTRY, resolve};
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
-use std::path::Path;
 
 /// What one instruction does to the flow of control. `length` is in bytes.
 pub(crate) struct Step {
@@ -85,12 +85,6 @@ impl Image<'_> {
     }
 }
 
-/// Checks the linked kernel at `path`.
-pub fn check(path: &Path) -> Result<Report> {
-    let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    check_image(&data).with_context(|| format!("{}", path.display()))
-}
-
 /// Checks the linked kernel whose file this is.
 pub fn check_image(data: &[u8]) -> Result<Report> {
     let file = object::File::parse(data)?;
@@ -105,16 +99,7 @@ pub fn check_image(data: &[u8]) -> Result<Report> {
         "the image has no .noinstr.text section: the linker script must keep it as a section of its own",
     )?;
     let range = section.address()..section.address() + section.size();
-    let names: BTreeMap<u64, String> = file
-        .symbols()
-        .filter(|s| s.kind() == SymbolKind::Text)
-        .filter_map(|s| {
-            Some((
-                s.address(),
-                format!("{:#}", rustc_demangle::demangle(s.name().ok()?)),
-            ))
-        })
-        .collect();
+    let names = linked::functions(&file);
     let image = Image {
         code: section.data()?,
         begin: marks(&file, ".noinstr.begin")?,

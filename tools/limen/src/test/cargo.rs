@@ -20,71 +20,54 @@ pub fn first_steps() -> Vec<Step> {
             if context.kernel.is_some() {
                 return Ok(Verdict::Passed("nothing to do: --kernel is given".into()));
             }
-            let kernel = build::Kernel {
-                arch,
-                profile: "kernel".into(),
-                features: String::new(),
-            };
-            let built = kernel.build_quietly()?;
+            let built = shipped(arch).build_quietly()?;
             let size = std::fs::metadata(&built.image)?.len();
             Ok(Verdict::Passed(format!("{size} bytes")))
         }));
-        steps.push(
-            Step::on(arch, "noinstr", move |context| {
-                if context.kernel.is_some() {
-                    return Ok(Verdict::Skipped("--kernel is given".into()));
-                }
-                let kernel = build::Kernel {
-                    arch,
-                    profile: "kernel".into(),
-                    features: String::new(),
-                };
-                let checked = noinstr::check(&kernel.ensure(false)?.elf)?;
-                Ok(Verdict::Passed(format!(
-                    "{} functions, {} bytes, {} marks: nothing traceable before the state is established",
-                    checked.functions, checked.bytes, checked.marks
-                )))
-            })
-            .after(format!("build-{arch}")),
-        );
-        steps.push(
-            Step::on(arch, "frames", move |context| {
-                if context.kernel.is_some() {
-                    return Ok(Verdict::Skipped("--kernel is given".into()));
-                }
-                let kernel = build::Kernel {
-                    arch,
-                    profile: "kernel".into(),
-                    features: String::new(),
-                };
-                let elf = kernel.ensure(false)?.elf;
-                let data = std::fs::read(&elf).with_context(|| format!("cannot read {}", elf.display()))?;
-                let (size, name) = frames::check_image(&data)?;
-                Ok(Verdict::Passed(format!("at most {size} bytes: {name}")))
-            })
-            .after(format!("build-{arch}")),
-        );
-        steps.push(
-            Step::on(arch, "init", move |context| {
-                if context.kernel.is_some() {
-                    return Ok(Verdict::Skipped("--kernel is given".into()));
-                }
-                let kernel = build::Kernel {
-                    arch,
-                    profile: "kernel".into(),
-                    features: String::new(),
-                };
-                let checked = init_sections::check(&kernel.ensure(false)?.elf)?;
-                Ok(Verdict::Passed(format!(
-                    "{} functions, {} KiB: nothing that stays refers to what only boot needs",
-                    checked.functions,
-                    checked.bytes >> 10
-                )))
-            })
-            .after(format!("build-{arch}")),
-        );
+        steps.push(of_image(arch, "noinstr", |image| {
+            let checked = noinstr::check_image(image)?;
+            Ok(format!(
+                "{} functions, {} bytes, {} marks: nothing traceable before the state is established",
+                checked.functions, checked.bytes, checked.marks
+            ))
+        }));
+        steps.push(of_image(arch, "frames", |image| {
+            let (size, name) = frames::check_image(image)?;
+            Ok(format!("at most {size} bytes: {name}"))
+        }));
+        steps.push(of_image(arch, "init", |image| {
+            let checked = init_sections::check_image(image)?;
+            Ok(format!(
+                "{} functions, {} KiB: nothing that stays refers to what only boot needs",
+                checked.functions,
+                checked.bytes >> 10
+            ))
+        }));
     }
     steps
+}
+
+/// The kernel as it is shipped.
+fn shipped(arch: Arch) -> build::Kernel {
+    build::Kernel {
+        arch,
+        profile: "kernel".into(),
+        features: String::new(),
+    }
+}
+
+/// A step that checks the linked image of the kernel as it is shipped, and says what it found.
+fn of_image(arch: Arch, name: &'static str, check: fn(&[u8]) -> Result<String>) -> Step {
+    let step = Step::on(arch, name, move |context| {
+        if context.kernel.is_some() {
+            return Ok(Verdict::Skipped("--kernel is given".into()));
+        }
+        let elf = shipped(arch).ensure(false)?.elf;
+        let image = std::fs::read(&elf).with_context(|| format!("cannot read {}", elf.display()))?;
+        let said = check(&image).with_context(|| format!("{}", elf.display()))?;
+        Ok(Verdict::Passed(said))
+    });
+    step.after(format!("build-{arch}"))
 }
 
 /// Steps that no other step waits for.

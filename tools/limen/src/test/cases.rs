@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Verdict;
 use super::guest::Guest;
+use super::{Context, Verdict};
+use crate::arch::Arch;
 use crate::{made, tree};
 
 /// One shell script.
@@ -154,6 +155,30 @@ pub fn verdict(right: usize) -> Verdict {
     Verdict::Passed(format!(
         "{right} cases give the same bytes and status as on Linux"
     ))
+}
+
+/// Runs the cases by bash in a guest with these options and this program, which goes on with `/cases/run`, on
+/// the kernel under test and on Linux.
+pub fn by_bash(
+    context: &Context,
+    arch: Arch,
+    cases: &[Case],
+    options: &[String],
+    program: &[&str],
+) -> Result<Verdict> {
+    let dir = prepare(cases, "bash")?;
+    let guest = |guest: Guest| {
+        let guest = options.iter().fold(guest, |guest, option| guest.option(option));
+        guest
+            .option(format!("--add={}:/cases", dir.display()))
+            .option("--mem=1G")
+            .smp(2)
+            .timeout(1200)
+            .program(program)
+    };
+    let theirs = guest(Guest::linux(arch)?);
+    let right = compare(cases, guest(Guest::new(context, arch)), theirs)?;
+    Ok(verdict(right))
 }
 
 /// Runs the cases on both kernels and compares them; returns the number of cases. Linux's results are kept

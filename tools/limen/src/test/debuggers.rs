@@ -3,7 +3,6 @@
 
 use anyhow::Result;
 
-use super::guest::Guest;
 use super::{Context, Step, Verdict, cases};
 use crate::arch::Arch;
 use crate::{agent, packages, tree};
@@ -30,7 +29,6 @@ exec bash /cases/run";
 
 fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
     let cases = cases::read("debuggers")?;
-    let dir = cases::prepare(&cases, "bash")?;
     let root = packages::tree_with(arch, "debuggers", &PACKAGES)?;
     let source = [tree::root().join("programs/subject/subject.c")];
     let flags = [
@@ -43,19 +41,12 @@ fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
     ];
     let program = agent::parts(arch, "subject", &source, &flags)?;
     let common = tree::root().join("tests/debuggers/common");
-    let guest = |g: Guest| {
-        g.option(format!("--root={}", root.display()))
-            .option(format!("--add={}:/cases", dir.display()))
-            .option(format!("--add={}:/subject", program.display()))
-            .option(format!("--add={}:/common", common.display()))
-            .option("--mem=1G")
-            .smp(2)
-            .timeout(1200)
-            .program(&["/bin/bash", "-c", INSTALLED])
-    };
-    let theirs = guest(Guest::linux(arch)?);
-    let right = cases::compare(&cases, guest(Guest::new(context, arch)), theirs)?;
-    Ok(cases::verdict(right))
+    let options = [
+        format!("--root={}", root.display()),
+        format!("--add={}:/subject", program.display()),
+        format!("--add={}:/common", common.display()),
+    ];
+    cases::by_bash(context, arch, &cases, &options, &["/bin/bash", "-c", INSTALLED])
 }
 
 /// The step of an architecture.

@@ -91,19 +91,9 @@ pub fn debian_steps(arch: Arch) -> Vec<Step> {
     let programs = Step::on(arch, "debian-programs", move |context| {
         let mut cases = cases::read("host")?;
         cases.retain(|case| !LONG.contains(&case.name.as_str()));
-        let dir = cases::prepare(&cases, "bash")?;
         let root = packages::tree_with(arch, "programs", &PACKAGES)?;
-        let guest = |g: Guest| {
-            g.option(format!("--root={}", root.display()))
-                .option(format!("--add={}:/cases", dir.display()))
-                .option("--mem=1G")
-                .smp(2)
-                .timeout(1200)
-                .program(&["/bin/bash", "-c", INSTALLED])
-        };
-        let theirs = guest(Guest::linux(arch)?);
-        let right = cases::compare(&cases, guest(Guest::new(context, arch)), theirs)?;
-        Ok(cases::verdict(right))
+        let root = format!("--root={}", root.display());
+        cases::by_bash(context, arch, &cases, &[root], &["/bin/bash", "-c", INSTALLED])
     });
     vec![programs.after(format!("boot-{arch}")).long()]
 }
@@ -115,20 +105,13 @@ pub fn steps() -> Vec<Step> {
     }
     let programs = Step::on(Arch::X86_64, "host-programs", |context| {
         let cases = cases::read("host")?;
-        let dir = cases::prepare(&cases, "bash")?;
-        let with = programs()?;
-        let guest = |g: Guest| {
-            let g = with.iter().fold(g, |g, w| g.option(w));
-            let g = g
-                .option(format!("--add={}:/cases", dir.display()))
-                .option("--mem=1G")
-                .smp(2)
-                .timeout(1200);
-            g.program(&["bash", "/cases/run"])
-        };
-        let theirs = guest(Guest::linux(Arch::X86_64)?);
-        let right = cases::compare(&cases, guest(Guest::new(context, Arch::X86_64)), theirs)?;
-        Ok(cases::verdict(right))
+        cases::by_bash(
+            context,
+            Arch::X86_64,
+            &cases,
+            &programs()?,
+            &["bash", "/cases/run"],
+        )
     });
     let python = Step::on(Arch::X86_64, "python", python).long();
     let boot = format!("boot-{}", Arch::X86_64);
