@@ -2,9 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use crate::arch::stack_calls::OnStack;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
 /// A test. `Err` says what was wrong; it may also panic.
 pub type Test = (&'static str, fn() -> Result<(), &'static str>);
 
@@ -22,19 +19,6 @@ macro_rules! check {
 #[inline(never)]
 pub fn probe(a: usize, b: usize, c: usize, d: usize) -> usize {
     core::hint::black_box(a.wrapping_mul(7) + b * 11 + c * 13 + d * 17)
-}
-
-/// What [`ProbeOnStack`] was called with.
-pub static PROBED: AtomicUsize = AtomicUsize::new(0);
-
-/// One that is called on another stack.
-pub struct ProbeOnStack;
-
-impl OnStack for ProbeOnStack {
-    #[inline(never)]
-    extern "C" fn run(data: *mut u8) {
-        PROBED.store(data.addr(), Relaxed);
-    }
 }
 
 /// One that calls itself `n` times.

@@ -2,6 +2,7 @@
 //! sleep for a while, call other CPUs and move between them; threads that are preempted without a pause.
 
 use super::{CpuSet, Deadline, WaitQueue, current, on_each_cpu, online, policy, spawn_kthread, yield_now};
+use crate::arch::stack_calls::OnStack;
 use crate::sync::{Mutex, Once};
 use crate::time::{Timer, now_ns, realtime_ns};
 use alloc::sync::Arc;
@@ -21,6 +22,19 @@ const THREADS: usize = 8;
 const ROUNDS: usize = 200;
 
 /// The room's tests.
+/// What [`ProbeOnStack`] was called with.
+pub static PROBED: AtomicUsize = AtomicUsize::new(0);
+
+/// A function that is called on another stack, for a self-test of tracing, which cannot trace its own room.
+pub struct ProbeOnStack;
+
+impl OnStack for ProbeOnStack {
+    #[inline(never)]
+    extern "C" fn run(data: *mut u8) {
+        PROBED.store(data.addr(), Ordering::Relaxed);
+    }
+}
+
 pub const TESTS: &[crate::selftest::Test] = &[
     ("threads, locks, sleeps, affinity, cross-CPU calls", run),
     ("a storm of preemptions", storm),
