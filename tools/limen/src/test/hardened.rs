@@ -18,7 +18,7 @@ const MOST: u64 = 1024;
 
 /// What a guest tells.
 struct Told {
-    /// Places on the stack, each as often as it was found.
+    /// The places on the stack at which its function ran.
     places: BTreeSet<u64>,
     /// How many words of an earlier call were found.
     left: u32,
