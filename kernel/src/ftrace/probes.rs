@@ -95,16 +95,30 @@ impl Probe {
         left.is_some_and(|left| left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok())
     }
 
+    /// Does `switch` as one of the times. It is given back if another CPU was faster: `switch` says so.
+    fn spend_on(&self, ip: usize, switch: impl FnOnce() -> bool) {
+        if !self.spend(ip) || switch() {
+            return;
+        }
+        let Some(left) = &self.left else { return };
+        let reader = rcu::read();
+        if let Some(left) = left.load(&reader).and_then(|left| left.of(ip)) {
+            left.fetch_add(1, Relaxed);
+        }
+    }
+
     fn meet(&self, ip: usize) {
         let instance = &self.instance;
         match &self.what {
-            Do::On if !instance.is_on() && self.spend(ip) => instance.turn_quietly(true),
-            Do::Off if instance.is_on() && self.spend(ip) => instance.turn_quietly(false),
+            Do::On if !instance.is_on() => self.spend_on(ip, || instance.turn_quietly(true)),
+            Do::Off if instance.is_on() => self.spend_on(ip, || instance.turn_quietly(false)),
             Do::Snapshot if self.spend(ip) => instance.ask_for_snapshot(),
             Do::Stack if instance.is_on() && self.spend(ip) => stack::record_from(instance, ip),
             Do::Dump if self.spend(ip) => instance.ask_for_dump(None),
             Do::CpuDump if self.spend(ip) => instance.ask_for_dump(Some(smp::cpu_id())),
-            Do::Event { enable, soft, .. } if soft.is_off() == *enable && self.spend(ip) => soft.set(*enable),
+            Do::Event { enable, soft, .. } if soft.is_off() == *enable => {
+                self.spend_on(ip, || soft.set(*enable));
+            }
             _ => {}
         }
     }

@@ -237,7 +237,7 @@ fn run() {
 }
 
 /// Runs `f` while as many threads as there are CPUs call the probe.
-fn beside_calls(f: impl FnOnce() -> Result<(), &'static str>) -> Result<(), &'static str> {
+pub(super) fn beside_calls(f: impl FnOnce() -> Result<(), &'static str>) -> Result<(), &'static str> {
     STOP.store(false, Relaxed);
     WRONG.store(0, Relaxed);
     for _ in 0..online().count() {

@@ -1,6 +1,7 @@
 //! Self-tests of actions, lists of threads, the profile and the stack tracer (see `boot::selftest`).
 
 use super::function::Functions;
+use super::selftest::beside_calls;
 use super::threads::{List, Threads};
 use super::{ops, profile, site, stack_tracer};
 use crate::arch::smp;
@@ -17,6 +18,10 @@ use limen_trace_sites::profile::Total;
 /// The tests.
 pub const TESTS: &[Test] = &[
     ("an action is done as often as was asked for", actions),
+    (
+        "an action is done as often as was asked for, on all CPUs",
+        actions_of_all,
+    ),
     ("threads that are made are in the lists of who made them", forks),
     ("calls are counted as long as that is on", counted),
     ("sites call nothing as long as that is off", disabled),
@@ -68,6 +73,45 @@ fn actions() -> Result<(), &'static str> {
     result?;
     check!(call() && instance.is_on());
     Ok(())
+}
+
+/// All CPUs call the function while it is to switch off what the test switches on. A CPU that finds it on, and
+/// is too late to switch it off, must not use up one of the times.
+fn actions_of_all() -> Result<(), &'static str> {
+    const TIMES: usize = 300;
+    let instance = tracing::make(b"actions").map_err(|_| "no instance")?;
+    let result = beside_calls(|| {
+        let functions = Functions::of(&instance).map_err(|_| "no functions")?;
+        let off = Probe {
+            action: Action::Traceoff,
+            counted: true,
+            count: TIMES,
+        };
+        let named = command::Functions::new(b"probe");
+        check!(functions.probes.add(&instance, named, &off).is_ok());
+        let names = super::names::known().map_err(|_| "no names")?;
+        let mut ended = 0;
+        loop {
+            instance.turn(true);
+            let mut text = String::new();
+            while instance.is_on() && !text.contains("probe:traceoff:count=0\n") {
+                text.clear();
+                check!(functions.probes.list(&names, &mut text).is_ok());
+                crate::sched::yield_now();
+            }
+            // The CPU that took the last time is still inside, or gives it back.
+            crate::rcu::synchronize();
+            if !instance.is_on() {
+                ended += 1;
+            } else if text.contains("probe:traceoff:count=0\n") {
+                break;
+            }
+        }
+        check!(ended == TIMES);
+        Ok(())
+    });
+    check!(tracing::remove(b"actions").is_ok());
+    result
 }
 
 fn forks() -> Result<(), &'static str> {

@@ -273,16 +273,18 @@ impl Instance {
 
     /// Turns recording on or off. Who waits for records is told. In threads and interrupts.
     pub fn turn(&self, on: bool) {
-        self.turn_quietly(on);
+        let _ = self.turn_quietly(on);
         if !on {
             self.waiting.tell();
         }
     }
 
-    /// [`Self::turn`] in any context. Who waits is told with the next record.
-    pub fn turn_quietly(&self, on: bool) {
-        self.switches.on.store(on, SeqCst);
+    /// [`Self::turn`] in any context. Who waits is told with the next record. Returns whether that was a
+    /// change: of several CPUs that turn it at a time, one is told so.
+    pub fn turn_quietly(&self, on: bool) -> bool {
+        let before = self.switches.on.swap(on, SeqCst);
         self.switched();
+        before != on
     }
 
     /// Recording is off until [`Self::go_on`] was called as often.

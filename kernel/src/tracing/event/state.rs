@@ -19,9 +19,9 @@ impl Soft {
     pub fn is_off(&self) -> bool {
         self.0.load(Relaxed)
     }
-    /// Lets it record, or not.
-    pub fn set(&self, on: bool) {
-        self.0.store(!on, Relaxed);
+    /// Lets it record, or not. Returns whether that was a change: of several CPUs, one is told so.
+    pub fn set(&self, on: bool) -> bool {
+        self.0.swap(!on, Relaxed) == on
     }
 }
 
@@ -69,13 +69,13 @@ impl State {
     /// Turns it on or off, as `enable` does.
     pub fn turn(&mut self, on: bool) {
         self.on = on;
-        self.soft.set(on);
+        let _ = self.soft.set(on);
     }
 
     /// One more trigger keeps it attached.
     pub fn hold(&mut self) {
         if self.softly == 0 {
-            self.soft.set(self.on);
+            let _ = self.soft.set(self.on);
         }
         self.softly += 1;
     }

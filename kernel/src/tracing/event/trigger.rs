@@ -81,6 +81,16 @@ impl Trigger {
             .is_ok()
     }
 
+    /// Does `switch` as one of the times. It is given back if another CPU was faster: `switch` says so.
+    fn spend_on(&self, switch: impl FnOnce() -> bool) {
+        if self.spend()
+            && !switch()
+            && let Some(left) = &self.left
+        {
+            left.fetch_add(1, Relaxed);
+        }
+    }
+
     /// The event came. In any context.
     pub fn meet(&self, instance: &Arc<Instance>, record: &[u8], context: &Context) {
         if self
@@ -91,14 +101,16 @@ impl Trigger {
             return;
         }
         match &self.what {
-            Do::On if !instance.is_on() && self.spend() => instance.turn_quietly(true),
-            Do::Off if instance.is_on() && self.spend() => instance.turn_quietly(false),
+            Do::On if !instance.is_on() => self.spend_on(|| instance.turn_quietly(true)),
+            Do::Off if instance.is_on() => self.spend_on(|| instance.turn_quietly(false)),
             Do::Snapshot if self.spend() => {
                 instance.events.snapshot_waits.store(true, Release);
                 later::snapshot();
             }
             Do::Stack if instance.is_on() && self.spend() => stack::record(instance),
-            Do::Event { enable, soft, .. } if soft.is_off() == *enable && self.spend() => soft.set(*enable),
+            Do::Event { enable, soft, .. } if soft.is_off() == *enable => {
+                self.spend_on(|| soft.set(*enable));
+            }
             _ => {}
         }
     }
