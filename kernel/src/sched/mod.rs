@@ -143,9 +143,7 @@ pub fn start_secondaries() {
             Ok(()) => {
                 // Until it is online it is not told of changes of the map, and nobody waits for it: nothing
                 // is changed meanwhile.
-                if !comes_online(n) {
-                    break;
-                }
+                wait_online(n);
             }
             Err(e) => {
                 warning!("CPU {n} does not start: {e:?}");
@@ -164,17 +162,20 @@ pub fn start_secondaries() {
     nohz::start();
 }
 
-/// Waits for a CPU that has begun: it comes, but a virtual one may be given no time for long.
-fn comes_online(cpu: usize) -> bool {
-    let limit = crate::time::now_ns() + 60_000_000_000;
+/// How long a CPU that has begun may take before the log says so, in nanoseconds.
+const LATE: u64 = 60_000_000_000;
+
+/// Waits for a CPU that has begun, without limit: it comes, but a virtual one may be given no time for long.
+/// Going on without it is no choice: it runs already, on a map of whose changes it would not be told.
+fn wait_online(cpu: usize) {
+    let mut limit = crate::time::now_ns() + LATE;
     while !online().contains(cpu) {
         if crate::time::now_ns() > limit {
-            warning!("CPU {cpu} has begun and is not online");
-            return false;
+            warning!("CPU {cpu} has begun and is not online; waiting for it");
+            limit += LATE;
         }
         irq::spin_hint();
     }
-    true
 }
 
 /// A secondary CPU tells that it is online. Called once by each, on its idle thread.
