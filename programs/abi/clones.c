@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -208,7 +209,7 @@ static void leaders(void) {
     close(ended[0]);
 }
 
-/* Permission to read /proc/PID/syscall. */
+/* What is said of threads in calls (/proc/PID/syscall, stack, wchan), and to whom. */
 static void calls_of_others(void) {
     char text[512];
     int status, nr;
@@ -219,15 +220,27 @@ static void calls_of_others(void) {
     }
     asleep(child);
     CHECK(read_proc(child, "syscall", text, sizeof text) > 0 && sscanf(text, "%d", &nr) == 1 && nr >= 0);
+    /* The names of functions are the kernel's own, but there is one in which it waits. */
+    CHECK(read_proc(child, "wchan", text, sizeof text) > 1 && (isalpha((unsigned char)*text) || *text == '_'));
+    CHECK(strpbrk(text, " \n+<") == NULL);
+    CHECK(read_proc(child, "stack", text, sizeof text) > 0 && strncmp(text, "[<0>] ", 6) == 0);
+    CHECK(strstr(text + 1, "\n[<0>] ") != NULL && text[strlen(text) - 1] == '\n');
+    CHECK(read_proc(getpid(), "wchan", text, sizeof text) == 1 && *text == '0');
     pid_t other = fork();
     if (other == 0) {
         failed = 0;
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%d/syscall", child);
-        int fd = open(path, O_RDONLY);
-        CHECK(fd >= 0 && setresuid(1234, 1234, 1234) == 0);
-        CHECK(read(fd, text, sizeof text) == -1 && errno == EPERM);
-        CHECK(open(path, O_RDONLY) == -1 && errno == EACCES);
+        char path[2][64];
+        int fd[2];
+        for (int i = 0; i < 2; i++) {
+            snprintf(path[i], sizeof *path, "/proc/%d/%s", child, i ? "stack" : "syscall");
+            CHECK((fd[i] = open(path[i], O_RDONLY)) >= 0);
+        }
+        CHECK(setresuid(1234, 1234, 1234) == 0);
+        for (int i = 0; i < 2; i++) {
+            CHECK(read(fd[i], text, sizeof text) == -1 && errno == EPERM);
+            CHECK(open(path[i], O_RDONLY) == -1 && errno == EACCES);
+        }
+        CHECK(read_proc(child, "wchan", text, sizeof text) == 1 && *text == '0');
         _exit(failed);
     }
     CHECK(waitpid(other, &status, 0) == other && status == 0);
@@ -237,6 +250,7 @@ static void calls_of_others(void) {
         for (;;);
     usleep(20000);
     CHECK(read_proc(other, "syscall", text, sizeof text) > 0 && strcmp(text, "running\n") == 0);
+    CHECK(read_proc(other, "wchan", text, sizeof text) == 1 && *text == '0');
     kill(other, SIGKILL);
     waitpid(other, &status, 0);
     /* A stopped thread is in no system call. */

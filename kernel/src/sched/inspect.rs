@@ -1,16 +1,17 @@
-//! What a thread does in the kernel and where it left user mode (`/proc/<pid>/syscall`).
+//! What a thread does in the kernel and where it left user mode (`/proc/<pid>/syscall`, `stack`, `wchan`).
 
 use super::entity::{on_rq, with_current_context};
 use super::{TaskState, WaitQueue, current, preempt};
 use crate::arch::frame::Frame;
 use crate::arch::{
-    irq,
+    irq, stack_calls,
     switch::{Context, user_frame},
 };
-use crate::mm::KernelStack;
+use crate::mm::{KernelStack, STACK_SHIFT};
 use crate::sync::without_interrupts;
 use crate::task::{Task, TaskFlags};
 use crate::time::now_ns;
+use crate::trace::backtrace;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
@@ -123,6 +124,40 @@ fn each_kept_return(task: &Task, sp: usize, f: impl FnMut(usize) -> bool) -> boo
     calls.filter(|call| call.sp >= sp).map(|call| call.parent).all(f)
 }
 
+/// How many calls of a thread are told at most.
+const DEPTH: usize = 64;
+
+/// Calls `f` with each return address on the kernel stack of `task`, the innermost first. Of a thread that
+/// runs, is being woken, is not started or has ended nothing is told, but of the running one. May sleep.
+pub fn each_return(task: &Arc<Task>, f: impl FnMut(usize)) {
+    let (mut found, mut depth) = ([0; DEPTH], 0);
+    let mut keep = |ip| {
+        if let Some(slot) = found.get_mut(depth) {
+            (*slot, depth) = (ip, depth + 1);
+        }
+    };
+    if Arc::ptr_eq(task, &current()) {
+        backtrace::walk(stack_calls::here(), &mut keep);
+    } else if wait_while(task, is_asleep) {
+        // It may have been woken since.
+        let _ = while_off_cpu(task, is_asleep, || {
+            // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its context.
+            let fp = unsafe { (*task.context.get()).frame_pointer() };
+            let top = task.stack.top();
+            if fp < top && top - fp < 1 << STACK_SHIFT {
+                stack_calls::walk_other(&task.info, fp, keep);
+            }
+        });
+    }
+    found[..depth].iter().copied().for_each(f);
+}
+
+/// Whether a thread in this state is off its CPU, or will be soon, and was on one.
+fn is_asleep(state: TaskState) -> bool {
+    let awake = TaskState::WAKING | TaskState::NEW | TaskState::DEAD;
+    state != TaskState::RUNNING && !state.intersects(awake)
+}
+
 /// Calls `f` with each word of the kernel stack that `task` uses, if it is off its CPU and asleep, and with
 /// what its traced calls return to: its return addresses are among them. One that is dead returns nowhere:
 /// `f` is not called. `f` runs with interrupts off, is called a few thousand times at most, and takes no
@@ -206,11 +241,9 @@ pub fn user_state(task: &Arc<Task>) -> Option<UserState> {
         // SAFETY: the frame of the system call that the running thread is in, which only that thread uses.
         return Some(UserState::of(unsafe { &*frame }));
     }
-    let awake = TaskState::WAKING | TaskState::NEW | TaskState::DEAD;
-    let sleeps = |now: TaskState| now != TaskState::RUNNING && !now.intersects(awake);
-    while wait_while(task, sleeps) {
+    while wait_while(task, is_asleep) {
         // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its frame.
-        let found = while_off_cpu(task, sleeps, || UserState::of(unsafe { &*frame }));
+        let found = while_off_cpu(task, is_asleep, || UserState::of(unsafe { &*frame }));
         if found.is_some() {
             return found;
         }

@@ -10,6 +10,7 @@ use super::spr::{self, MSR_EE, MSR_FP, MSR_MATH, MSR_VEC, MSR_VSX};
 use super::stack::{FIRST, LEAST};
 use super::{cpus, debug, irq};
 use crate::arch::stack_calls::OnStack;
+use crate::mm::peek::stack_word;
 use crate::sched::float::{self, Float, Registers};
 use crate::sched::resume::Resume;
 use crate::sync::lockdep;
@@ -154,6 +155,12 @@ impl Context {
     /// The stack pointer with which it goes on.
     pub fn sp(&self) -> usize {
         self.sp
+    }
+
+    /// Where a backtrace of it begins, as long as it is off its CPU: the frame of who called the function that
+    /// switched.
+    pub fn frame_pointer(&self) -> usize {
+        stack_word(self.sp, self.sp).unwrap_or(0)
     }
 
     /// For a thread that is already running (idle threads).

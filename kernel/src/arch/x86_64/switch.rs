@@ -225,6 +225,11 @@ impl Context {
         self.sp
     }
 
+    /// Where a backtrace of it begins, as long as it is off its CPU: its frame pointer.
+    pub fn frame_pointer(&self) -> usize {
+        self.kept[1]
+    }
+
     /// For a thread that is already running (idle threads).
     pub const fn running() -> Self {
         Self {

@@ -3,13 +3,16 @@
 use super::process::Subject;
 use crate::fs::pseudo::Text;
 use crate::mm::PAGE_SIZE;
+use crate::sched::inspect::each_return;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::process::ExitState;
 use crate::task::{Task, TaskFlags, Usage};
+use crate::trace::symbols::Symbol;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
@@ -469,13 +472,46 @@ pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `stack`: where the thread is in the kernel. Only for privileged tasks, and always empty.
-pub fn stack(_: &Subject, _: &mut Text) -> Result<(), Errno> {
-    if current().creds().capable(cap::SYS_ADMIN) {
-        Ok(())
-    } else {
-        Err(Errno::EACCES)
+/// `stack`: which functions of the kernel the thread is in, the innermost first. Only for privileged tasks.
+pub fn stack(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    if !current().creds().capable(cap::SYS_ADMIN) {
+        return Err(Errno::EACCES);
     }
+    let mut result = Ok(());
+    each_return(&subject.living()?, |ip| {
+        // If a call never returns, its return address may already belong to the next function.
+        result = result.and(write!(out, "[<0>] ").and_then(|()| Symbol(ip - 1).write_short(true, out)));
+        out.add(b"\n");
+    });
+    result.map_err(|_| Errno::ENOMEM)
+}
+
+/// Rooms whose functions wait for others: the name of one would tell nothing.
+const WAITING: [&str; 2] = ["limen_kernel::sched::", "limen_kernel::sync::"];
+
+/// `wchan`: the function in which the thread waits, outside the scheduler and locks; 0 if it does not wait.
+pub fn wchan(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
+    let task = subject.task();
+    let mut function = None;
+    if let Some(task) = task.filter(|task| !Arc::ptr_eq(task, &current())) {
+        each_return(&task, |ip| {
+            let waits = |symbol: Symbol| {
+                let mut path = Text::default();
+                let _ = symbol.write(false, &mut path);
+                let path = path.whole().unwrap_or_default();
+                let path = path.strip_prefix(b"<").unwrap_or(&path);
+                WAITING.iter().any(|room| path.starts_with(room.as_bytes()))
+            };
+            if function.is_none() && !waits(Symbol(ip - 1)) {
+                function = Some(Symbol(ip - 1));
+            }
+        });
+    }
+    match function {
+        Some(function) => function.write_short(false, out),
+        None => write!(out, "0"),
+    }
+    .map_err(|_| Errno::ENOMEM)
 }
 
 /// `patch_state`: whether the thread calls the functions of a live patch that comes or goes; -1: none does.
