@@ -499,7 +499,7 @@ static void start(int slot, int uid, uint64_t seed) {
 
 /* Prints a child that does not die, with each of its threads: its state, its tracer, what it waits in. */
 static void describe(int pid) {
-    static const char *const files[] = {"status", "syscall", "wchan"};
+    static const char *const files[] = {"status", "syscall", "wchan", "stack"};
     char name[300], text[2048];
     snprintf(name, sizeof name, "/proc/%d/task", pid);
     DIR *tasks = opendir(name);
@@ -507,7 +507,7 @@ static void describe(int pid) {
     while (tasks && (entry = readdir(tasks))) {
         if (atoi(entry->d_name) <= 0) continue;
         printf("does not die: %d, thread %s\n", pid, entry->d_name);
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             snprintf(name, sizeof name, "/proc/%d/task/%.20s/%s", pid, entry->d_name, files[i]);
             int fd = open(name, O_RDONLY);
             ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);

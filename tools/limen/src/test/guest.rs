@@ -219,7 +219,7 @@ impl Ran {
     pub fn everything(&self) -> String {
         let tail = |name: &str, text: &str| {
             let lines: Vec<&str> = text.lines().collect();
-            let from = lines.len().saturating_sub(35);
+            let from = lines.len().saturating_sub(150);
             format!("{name}:\n{}\n", lines[from..].join("\n"))
         };
         let mut all = tail("stdout", &self.text());
