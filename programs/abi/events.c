@@ -415,6 +415,49 @@ static void events_nowhere(void) {
     close(set);
 }
 
+/* --- An epoll file that ends inside another one --- */
+
+static int outer;
+static volatile int over;
+
+static void *asks(void *arg) {
+    struct epoll_event found;
+    while (!over) epoll_wait(outer, &found, 1, 0);
+    return arg;
+}
+
+/* Whoever asks `outer` may be the last user of a socket that was closed: in it is the last reference to an
+   epoll file that watches `outer`. */
+static void ends_inside(void) {
+    pthread_t thread;
+    outer = epoll_create1(0);
+    CHECK(outer >= 0 && pthread_create(&thread, NULL, asks, NULL) == 0);
+    for (int n = 0; n < 1000; n++) {
+        struct epoll_event in = { .events = EPOLLIN };
+        int s[2], watches = epoll_create1(0);
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, s) != 0) break;
+        CHECK(epoll_ctl(watches, EPOLL_CTL_ADD, outer, &in) == 0);
+        union {
+            char room[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr head;
+        } with = { .head = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+                             .cmsg_type = SCM_RIGHTS } };
+        memcpy(CMSG_DATA(&with.head), &watches, sizeof watches);
+        struct iovec byte = { "x", 1 };
+        struct msghdr message = { .msg_iov = &byte, .msg_iovlen = 1, .msg_control = &with,
+                                  .msg_controllen = sizeof with.room };
+        CHECK(sendmsg(s[1], &message, 0) == 1);
+        close(watches);
+        CHECK(epoll_ctl(outer, EPOLL_CTL_ADD, s[0], &in) == 0);
+        if (n % 2) usleep(n % 50);
+        close(s[0]);
+        close(s[1]);
+    }
+    over = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+    close(outer);
+}
+
 int main(void) {
     alarm(150);
     one_is_enough();
@@ -425,5 +468,6 @@ int main(void) {
     many_ways();
     readiness();
     events_nowhere();
+    ends_inside();
     return report();
 }

@@ -81,6 +81,10 @@ impl<'a> PollTable<'a> {
             ..Self::adding(waiter)
         }
     }
+    /// Whether it removes the waiter: nobody asks what the file is ready for.
+    pub fn removes(&self) -> bool {
+        self.remove
+    }
     /// Files call it for each `queue` that announces changes.
     pub fn register(&mut self, queue: &WaitQueue) {
         if self.remove {
