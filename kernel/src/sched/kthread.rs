@@ -1,7 +1,7 @@
 //! Kernel threads.
 
 use super::entity::{ContextCell, TaskState};
-use super::{CpuSet, current, nohz, schedule, wake, wake_new_task};
+use super::{CpuSet, current, nohz, run, wake, wake_new_task};
 use crate::arch::frame::Frame;
 use crate::arch::switch::Context;
 use crate::mm::KernelStack;
@@ -94,6 +94,8 @@ pub fn start_thread() {
 pub fn end_thread() -> ! {
     crate::sync::lockdep::thread_ends();
     let me = current();
+    // From now on it is not preempted: whoever moves it to another CPU would take it for a thread that runs on.
+    super::preempt::disable();
     // Takes the lock of wake-ups: a waker that still saw this thread asleep would overwrite the state, and
     // the thread would go on, or be queued again after its end.
     crate::sync::without_interrupts(|| {
@@ -101,7 +103,5 @@ pub fn end_thread() -> ! {
         me.sched.set_state(TaskState::DEAD);
         me.sched.wake_lock.unlock();
     });
-    loop {
-        schedule();
-    }
+    run::leave()
 }

@@ -65,6 +65,13 @@ pub fn schedule() {
     }
 }
 
+/// The running thread, which is dead, is switched away from for ever. Preemption is off.
+pub(super) fn leave() -> ! {
+    loop {
+        switch_away(false);
+    }
+}
+
 /// One decision of the scheduler for a thread that is preempted. The thread stays runnable whatever its state
 /// says, since it may be about to check its condition. Interrupts are on; the preempt count is one, the
 /// caller's.

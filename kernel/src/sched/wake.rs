@@ -187,7 +187,10 @@ fn put_on(task: &Task, cpu: &'static CpuData, arrival: Arrival) {
         task.info.cpu.store(cpu.id as u32, Ordering::Release);
     }
     rq.add(inner, task);
-    s.set_state_relaxed(TaskState::RUNNING);
+    // One that was moved while it was on its way to sleep still is.
+    if !matches!(arrival, Arrival::Moved { .. }) {
+        s.set_state_relaxed(TaskState::RUNNING);
+    }
     check_preempt(cpu, inner, task);
     match arrival {
         Arrival::Woken { .. } => super::events::wakeup(task),
