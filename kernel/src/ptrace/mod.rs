@@ -19,7 +19,7 @@ use crate::mm::user::UserPtr;
 use crate::sched::{TaskState, inspect};
 use crate::signal::{self, SIGKILL, SigInfo, parse_signal};
 use crate::task::ptrace::{self as tracing, Options};
-use crate::task::{Task, find_task};
+use crate::task::{Task, current, find_task};
 use alloc::sync::Arc;
 use limen_entry::SyscallWork;
 use limen_linux_abi::{Errno, SysResult};
@@ -119,9 +119,10 @@ fn of_tracee(request: isize, task: &Arc<Task>, addr: usize, data: usize) -> SysR
     Ok(0)
 }
 
-/// Waits until a tracee that is in a stop is off its CPU. `ESRCH`: it is in none, or listens.
+/// Waits until a tracee that is in a stop is off its CPU. `ESRCH`: it is in none, or listens, or the caller is
+/// killed.
 fn settle(task: &Arc<Task>) -> Result<(), Errno> {
-    while task.trace.state().stopped().is_some() {
+    while task.trace.state().stopped().is_some() && !current().fatal_signal_pending() {
         if inspect::wait_off_cpu(task, TaskState::TRACED) {
             return Ok(());
         }
