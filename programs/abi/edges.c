@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -487,6 +488,32 @@ static void killed_in(int line, void (*much)(void)) {
     if (took >= 2) printf("  of line %d: %.1f s\n", line, took);
 }
 
+/*
+ * A tracee that is killed by a timer, at any moment of its way into a stop, does not stay in it. Its tracer
+ * never lets it go on.
+ */
+static void killed_on_its_way(void) {
+    for (int n = 0; n < 1500; n++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
+            struct itimerspec soon = { .it_value = { 0, 1 + n * 7919L % 400000 } };
+            timer_t timer;
+            if (timer_create(CLOCK_MONOTONIC, &event, &timer) || ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(1);
+            timer_settime(timer, 0, &soon, NULL);
+            raise(SIGUSR1);
+            _exit(2);
+        }
+        double then = seconds();
+        pid_t found;
+        while ((found = waitpid(child, &status, WNOHANG)) == 0 || (found == child && WIFSTOPPED(status)))
+            if (seconds() - then > 20) break;
+        CHECK(found == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        if (found != child) break;
+    }
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     page = sysconf(_SC_PAGESIZE);
@@ -509,5 +536,6 @@ int main(void) {
     killed_in(__LINE__, copy_much);
     killed_in(__LINE__, read_much);
     killed_in(__LINE__, show_much);
+    killed_on_its_way();
     return report();
 }

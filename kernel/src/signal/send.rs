@@ -487,15 +487,19 @@ pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
 /// end, or interrupts the CPU on which it runs.
 pub(crate) fn wake(task: &Arc<Task>, fatal: bool) {
     task.info.work.set(ThreadFlags::SIGPENDING);
-    if Arc::ptr_eq(task, &sched::current()) {
-        // The running thread itself: it looks at its flags on its way to user mode.
-        return;
-    }
     let mask = if fatal {
         TaskState::FOR_KILL
     } else {
         TaskState::INTERRUPTIBLE
     };
+    if Arc::ptr_eq(task, &sched::current()) {
+        // The running thread itself: it looks at its flags on its way to user mode, and the scheduler does
+        // before it sleeps; but not if it is about to stop for its tracer, and an interrupt kills it.
+        if fatal {
+            sched::wake_task(task, mask);
+        }
+        return;
+    }
     if !sched::wake_task(task, mask) {
         kick(task);
     }
