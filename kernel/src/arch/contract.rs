@@ -16,8 +16,9 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, debug, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module,
-    patch, platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, debug, exits, frame, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu,
+    module, patch, platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess,
+    vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
@@ -33,7 +34,7 @@ use crate::task::ThreadInfo;
 use crate::trace::backtrace;
 use alloc::{string::String, vec::Vec};
 use limen_linear_map::Map;
-use limen_linux_abi::{Errno, sysno::Abi};
+use limen_linux_abi::{Errno, Restart, sysno::Abi};
 
 /// Items that have to be there, each of a type.
 macro_rules! owed {
@@ -141,6 +142,11 @@ owed! {
     Frame::forget_syscall => fn(&mut Frame);
     /// User mode makes the same system call again.
     Frame::rewind_syscall => fn(&mut Frame);
+    /// Signals come, and with them tracers and core files that look at the registers of an interrupted call;
+    /// and the end of that: how the call restarts (as `restart` of the frame says, too), if it is to, after
+    /// what a tracer made of the registers.
+    Frame::interrupt_syscall => fn(&mut Frame) -> frame::Interrupted;
+    Frame::resume_syscall => fn(&mut Frame, frame::Interrupted) -> Option<Restart>;
     /// The call does not run: as if it had not been made, or with this result register.
     Frame::roll_back_syscall => fn(&mut Frame);
     Frame::set_skipped_result => fn(&mut Frame, usize);

@@ -89,10 +89,8 @@ fn general(frame: &mut Frame, _: &mut Context, out: &mut [u8]) {
 
 fn set_general(frame: &mut Frame, _: &mut Context, from: &[u8]) -> Result<(), Errno> {
     frame.complete();
-    // A tracer that clears it wants the call not to be made again.
-    if frame.syscallno >= 0 && word(from, TRAP) & !0xf == 0 {
-        frame.forget_syscall();
-    }
+    // It says whether this is a call, which may be made again. The lowest bit is the kernel's.
+    frame.trap = word(from, TRAP) & !1 | frame.trap & 1;
     frame.gpr = core::array::from_fn(|n| word(from, n));
     frame.nip = word(from, 32) & !3;
     frame.msr = frame.msr & !MSR_STEP | word(from, MSR) & MSR_STEP;
@@ -223,5 +221,4 @@ pub fn set_number(frame: &mut Frame, number: i32) {
 /// All arguments of a call that has not begun were set.
 pub fn arguments_set(frame: &mut Frame) {
     frame.gpr[3] = frame.orig_gpr3;
-    frame.changed = 1;
 }
