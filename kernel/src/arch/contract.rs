@@ -479,6 +479,9 @@ owed! {
     regset::end_stop => fn(&mut Frame, usize);
     /// After the stop at the entry: number and arguments are where the kernel looks for them.
     regset::changed_at_entry => fn(&mut Frame);
+    /// The registers as a tracer sees them whom a filter asks about a call, and the end of that, as above.
+    regset::begin_filter_stop => fn(&mut Frame);
+    regset::end_filter_stop => fn(&mut Frame);
     /// Another system call: its number; its arguments were set.
     regset::set_number => fn(&mut Frame, i32);
     regset::arguments_set => fn(&mut Frame);

@@ -173,6 +173,10 @@ pub fn changed_at_entry(frame: &mut Frame) {
     frame.orig_r0 = frame.regs[0];
 }
 
+/// At a filter's stop the registers are those of the entry, and mean the same.
+pub fn begin_filter_stop(_: &mut Frame) {}
+pub use changed_at_entry as end_filter_stop;
+
 /// Another number of the system call.
 pub fn set_number(frame: &mut Frame, number: i32) {
     frame.syscallno = number as isize;

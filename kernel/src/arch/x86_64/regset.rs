@@ -307,6 +307,10 @@ pub fn end_stop(_: &mut Frame, _: usize) {}
 /// The tracer may have changed the call: number and arguments are where the kernel looks already.
 pub fn changed_at_entry(_: &mut Frame) {}
 
+/// At a filter's stop the registers are those of the entry, and mean the same.
+pub fn begin_filter_stop(_: &mut Frame) {}
+pub use changed_at_entry as end_filter_stop;
+
 /// `PTRACE_SET_SYSCALL_INFO`, or the architecture's request: another number.
 pub fn set_number(frame: &mut Frame, number: i32) {
     frame.orig_rax = number as isize as usize;
