@@ -250,6 +250,8 @@ owed! {
     mmu::MODULES => (usize, usize);
     /// What user mode sees of the kernel's part: start, end, name.
     mmu::GATE => Option<(usize, usize, &'static str)>;
+    /// What is there.
+    mmu::gate => fn() -> &'static [u8];
     /// Each of these permissions lets user mode load.
     mmu::READABLE => Prot;
     /// Whether there may be memory that the linear map has no room for; it begins at `linear_end`, and
