@@ -71,6 +71,14 @@ static void set_number(pid_t pid, int number) {
 #endif
 }
 
+/* What there is of a call: its number, or its result. */
+struct call_info {
+    uint8_t op, pad[23];
+    uint64_t value;
+    uint8_t is_error;
+    uint64_t more[8];
+};
+
 static volatile long heard;
 
 /* What the tracer calls: it ends in a stop. */
@@ -248,10 +256,7 @@ static void called(void) {
     /* What can only be restarted with the time that is left. */
     for (int moves = 0; moves < 2; moves++) {
         unsigned long before[WORDS], registers[WORDS];
-        struct {
-            uint8_t op, pad[23];
-            uint64_t number, more[8];
-        } info;
+        struct call_info info;
         pid_t pid = waits(naps);
         stops(pid, 0, before);
         memcpy(registers, before, sizeof before);
@@ -266,7 +271,7 @@ static void called(void) {
         }
         CHECK(trace(SYSCALL, pid, 0, 0) == 0 && await(pid) == CALL_STOP);
         CHECK(trace(GET_SYSCALL_INFO, pid, sizeof info, (unsigned long)&info) == 80 && info.op == 1);
-        CHECK(info.number == SYS_restart_syscall);
+        CHECK(info.value == SYS_restart_syscall);
         CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 5 << 8);
     }
 }
@@ -277,6 +282,19 @@ static void with_handlers(void) {
     pid_t pid = waits(reads_after_handler);
     stops(pid, SIGUSR1, registers);
     CHECK(trace(CONT, pid, 0, SIGUSR1) == 0 && await(pid) == 6 << 8);
+    /* The handler returns by a call whose result is that of the one which it interrupted. */
+    struct call_info info;
+    int is_error = 1;
+    pid = waits(reads_after_handler);
+    stops(pid, SIGUSR1, registers);
+#ifdef __powerpc64__
+    is_error = registers[TRAP] == 0xc00;
+#endif
+    CHECK(trace(SYSCALL, pid, 0, SIGUSR1) == 0 && await(pid) == CALL_STOP && message(pid) == 1);
+    CHECK(trace(SYSCALL, pid, 0, 0) == 0 && await(pid) == CALL_STOP && message(pid) == 2);
+    CHECK(trace(GET_SYSCALL_INFO, pid, sizeof info, (unsigned long)&info) == 33 && info.op == 2);
+    CHECK(info.value == (uint64_t)-EINTR && info.is_error == is_error);
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 6 << 8);
     pid = waits(reads_again);
     stops(pid, SIGUSR1, registers);
     reads_on(pid, SIGUSR1);

@@ -484,6 +484,8 @@ owed! {
     /// The registers as a tracer sees them whom a filter asks about a call, and the end of that, as above.
     regset::begin_filter_stop => fn(&mut Frame);
     regset::end_filter_stop => fn(&mut Frame);
+    /// The result at the stop at the exit, errors negative, and whether it is one.
+    regset::result => fn(&Frame) -> (usize, bool);
     /// Another system call: its number; its arguments were set.
     regset::set_number => fn(&mut Frame, i32);
     regset::arguments_set => fn(&mut Frame);

@@ -1,7 +1,7 @@
 //! Register sets for tracers: general registers (`pt_regs`), floating point, vectors, the second halves of
 //! vector-scalar registers.
 
-use super::frame::{CR0_SO, Frame};
+use super::frame::{CR0_SO, Frame, TRAP_SCV};
 use super::spr::{MSR_BE, MSR_MATH, MSR_SE, MSR_STEP};
 use super::switch::Context;
 use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
@@ -232,6 +232,18 @@ pub fn end_filter_stop(frame: &mut Frame) {
         frame.set_skipped_result(frame.gpr[3]);
     } else {
         frame.gpr[3] = frame.orig_gpr3;
+    }
+}
+
+/// The result that a tracer hears of at the exit of a call, and whether it is an error: by what the registers
+/// say, whether they are the call's or come from a signal frame.
+pub fn result(frame: &Frame) -> (usize, bool) {
+    if frame.trap & !1 == TRAP_SCV {
+        (frame.gpr[3], Errno::from_return_value(frame.gpr[3]).is_some())
+    } else if frame.ccr & CR0_SO != 0 {
+        (frame.gpr[3].wrapping_neg(), true)
+    } else {
+        (frame.gpr[3], false)
     }
 }
 
