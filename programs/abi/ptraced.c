@@ -52,6 +52,29 @@ static void memory(void) {
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 7 << 8);
 }
 
+/* Where the kernel's helpers are on 32-bit Arm is no memory for ptrace, but can be read in another way. */
+static void helpers(void) {
+#ifdef __arm__
+    unsigned long at = 0xffff0fe0, value = 0, own = *(volatile unsigned long *)at;
+    pid_t pid = traced(pauses);
+    CHECK(trace(PEEKDATA, pid, at, (unsigned long)&value) == -1 && errno == EIO);
+    CHECK(trace(POKEDATA, pid, at, own) == -1 && errno == EIO);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pread(fd, &value, sizeof value, at) == -1 && errno == EIO);
+    CHECK(pwrite(fd, &value, sizeof value, at) == -1 && errno == EIO);
+    close(fd);
+    struct iovec here = {&value, sizeof value}, there = {(void *)at, sizeof value};
+    struct iovec end = {(void *)0xffff0ffe, 4}, before = {(void *)0xfffefffe, 4};
+    CHECK(process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof value && value == own);
+    CHECK(process_vm_readv(pid, &here, 1, &end, 1, 0) == 2);
+    CHECK(process_vm_readv(pid, &here, 1, &before, 1, 0) == -1 && errno == EFAULT);
+    CHECK(process_vm_writev(pid, &here, 1, &there, 1, 0) == -1 && errno == EFAULT);
+    ended(pid);
+#endif
+}
+
 static void refusals(void) {
     CHECK(trace(ATTACH, getpid(), 0, 0) == -1 && errno == EPERM);
     CHECK(trace(ATTACH, 0x3fffffff, 0, 0) == -1 && errno == ESRCH);
@@ -552,6 +575,7 @@ int main(int argc, char **argv) {
     if (argc > 1) return 11;
     alarm(100);
     memory();
+    helpers();
     refusals();
     signals();
     group_stops();

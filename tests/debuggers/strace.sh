@@ -17,7 +17,7 @@ bash -c 'strace -o t -e inject=lseek:signal=SIGSEGV /subject files; exit $?' 2>/
 tail -n 1 t
 ## case: strace-inject-delay
 strace -o t -e inject=lseek:delay_enter=200000 -r /subject files; echo $?
-awk '/lseek/ { getline; print ($1 >= 0.15 ? "late" : "early " $0) }' t
+awk '/lseek/ { getline; print ($1 >= 0.15 ? "late" : "early " $2) }' t
 ## case: strace-seccomp
 strace -f --seccomp-bpf -o t -e trace=unlink,unlinkat /subject files; sed 's/^[0-9]* *//' t
 ## case: strace-stack

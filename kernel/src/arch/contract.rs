@@ -16,8 +16,9 @@
 //! [`mmu::USER_END`].
 
 use super::imp::{
-    console, cpu, cpuinfo, debug, exits, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu, module,
-    patch, platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess, vdso,
+    console, cpu, cpuinfo, debug, exits, frame, frame::Frame, interrupt, irq, jump_label, kernel_map, mmu,
+    module, patch, platform, regset, serial, signal, sites, smp, stack, switch, syscalls, time, uaccess,
+    vdso,
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
@@ -33,7 +34,7 @@ use crate::task::ThreadInfo;
 use crate::trace::backtrace;
 use alloc::{string::String, vec::Vec};
 use limen_linear_map::Map;
-use limen_linux_abi::{Errno, sysno::Abi};
+use limen_linux_abi::{Errno, Restart, sysno::Abi};
 
 /// Items that have to be there, each of a type.
 macro_rules! owed {
@@ -141,6 +142,11 @@ owed! {
     Frame::forget_syscall => fn(&mut Frame);
     /// User mode makes the same system call again.
     Frame::rewind_syscall => fn(&mut Frame);
+    /// Signals come, and with them tracers and core files that look at the registers of an interrupted call;
+    /// and the end of that: how the call restarts (as `restart` of the frame says, too), if it is to, after
+    /// what a tracer made of the registers.
+    Frame::interrupt_syscall => fn(&mut Frame) -> frame::Interrupted;
+    Frame::resume_syscall => fn(&mut Frame, frame::Interrupted) -> Option<Restart>;
     /// The call does not run: as if it had not been made, or with this result register.
     Frame::roll_back_syscall => fn(&mut Frame);
     Frame::set_skipped_result => fn(&mut Frame, usize);
@@ -244,6 +250,8 @@ owed! {
     mmu::MODULES => (usize, usize);
     /// What user mode sees of the kernel's part: start, end, name.
     mmu::GATE => Option<(usize, usize, &'static str)>;
+    /// What is there.
+    mmu::gate => fn() -> &'static [u8];
     /// Each of these permissions lets user mode load.
     mmu::READABLE => Prot;
     /// Whether there may be memory that the linear map has no room for; it begins at `linear_end`, and
@@ -473,6 +481,11 @@ owed! {
     regset::end_stop => fn(&mut Frame, usize);
     /// After the stop at the entry: number and arguments are where the kernel looks for them.
     regset::changed_at_entry => fn(&mut Frame);
+    /// The registers as a tracer sees them whom a filter asks about a call, and the end of that, as above.
+    regset::begin_filter_stop => fn(&mut Frame);
+    regset::end_filter_stop => fn(&mut Frame);
+    /// The result at the stop at the exit, errors negative, and whether it is one.
+    regset::result => fn(&Frame) -> (usize, bool);
     /// Another system call: its number; its arguments were set.
     regset::set_number => fn(&mut Frame, i32);
     regset::arguments_set => fn(&mut Frame);

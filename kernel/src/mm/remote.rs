@@ -5,9 +5,15 @@ use super::fault::FaultError;
 use super::space::AddressSpace;
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, Prot, frame, page, table};
-use crate::arch::mmu::Entry;
+use crate::arch::mmu::{self, Entry};
 use limen_linux_abi::Errno;
 use limen_region_map::Region;
+
+/// What user mode sees of the kernel's part at these addresses of a page. Nobody can write there.
+fn in_gate(at: usize, len: usize) -> Option<&'static [u8]> {
+    let offset = at.checked_sub(mmu::GATE?.0)?;
+    mmu::gate().get(offset..)?.get(..len)
+}
 
 impl AddressSpace {
     /// Copies bytes out or in until an error. Returns how many. `force`: whatever the permissions, as
@@ -19,13 +25,22 @@ impl AddressSpace {
             let offset = at & (PAGE_SIZE - 1);
             let n = (buf.len() - done).min(PAGE_SIZE - offset);
             let part = &mut buf[done..done + n];
+            // As on Linux, that is no memory for debuggers.
+            if !write
+                && !force
+                && let Some(there) = in_gate(at, n)
+            {
+                part.copy_from_slice(there);
+                done += n;
+                continue;
+            }
             let copied = self.with_page(at, write, force, |page| {
                 if write {
                     page.written();
                     page.write(offset, part);
                     if force {
                         // It may be a breakpoint.
-                        crate::arch::mmu::sync_instructions(page.phys());
+                        mmu::sync_instructions(page.phys());
                     }
                 } else {
                     page.read(offset, part);

@@ -84,13 +84,9 @@ pub fn info(task: &Arc<Task>, size: usize, to: usize) -> SysResult {
                 OF_SECCOMP
             }
             EXIT => {
-                let result = frame.result();
+                let (result, is_error) = regset::result(frame);
                 put(&mut bytes, COMMON, (result as isize as i64).to_ne_bytes());
-                put(
-                    &mut bytes,
-                    COMMON + 8,
-                    [u8::from(Errno::from_return_value(result).is_some())],
-                );
+                put(&mut bytes, COMMON + 8, [u8::from(is_error)]);
                 OF_EXIT
             }
             _ => COMMON,

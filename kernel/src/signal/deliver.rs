@@ -8,7 +8,7 @@ use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
 use crate::task::{CurrentTask, coredump, current, exit, ptrace};
-use limen_entry::{Cause, Frame as _};
+use limen_entry::Cause;
 use limen_linux_abi::{Errno, Restart};
 
 /// `SS_ONSTACK`.
@@ -52,15 +52,17 @@ pub trait Areas {
 pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     let task = current();
     let mut caught = Caught::NOTHING;
+    let call = frame.interrupt_syscall();
     let next = next(&task, &mut caught, &areas);
+    let restart = frame.resume_syscall(call);
     if caught.info.may_be_awaited() {
         crate::task::timers::signal_taken(&mut caught.info);
     }
     match next {
         Next::Nothing => return restore_saved_mask(&task),
-        Next::Handler | Next::Stepped { rseq: false } => settle_call(&task, frame, &caught),
+        Next::Handler | Next::Stepped { rseq: false } => settle_call(&task, frame, restart, &caught),
         Next::HandlerAfterRseq | Next::Stepped { rseq: true } => {
-            settle_call(&task, frame, &caught);
+            settle_call(&task, frame, restart, &caught);
             if areas.before_handler(&task, frame, cause).is_err() {
                 return no_room(&task, &caught);
             }
@@ -311,8 +313,8 @@ fn default_action(task: &CurrentTask, shared: IrqSpinGuard<'_, ProcessSignals>, 
 /// If the handler interrupts a system call, decides whether the call is restarted afterwards or fails with
 /// `EINTR`.
 #[inline(always)]
-fn settle_call(task: &CurrentTask, frame: &mut Frame, caught: &Caught) {
-    if let Some(restart) = frame.restart() {
+fn settle_call(task: &CurrentTask, frame: &mut Frame, restart: Option<Restart>, caught: &Caught) {
+    if let Some(restart) = restart {
         let again = match restart {
             Restart::NoIntr => true,
             Restart::Sys => caught.action.flags.contains(ActionFlags::RESTART),

@@ -54,6 +54,10 @@ pub struct Frame {
 pub const FRAME_SIZE: usize = size_of::<Frame>();
 const _: () = assert!(FRAME_SIZE == 88);
 
+/// What was interrupted: how the call restarts, its number, its result, where it began and ended. The frame
+/// is as before `svc`.
+pub struct Interrupted(Option<(Restart, isize, usize, [usize; 2])>);
+
 impl Frame {
     /// The register file of a fresh program: everything zero except entry point (odd: Thumb) and stack
     /// pointer.
@@ -148,6 +152,27 @@ impl Frame {
         self.regs[0] = self.orig_r0;
         self.pc = self.previous();
         self.forget_syscall();
+    }
+    /// Signals come: an interrupted call is where user mode makes it again, and no call any more.
+    #[inline(always)]
+    pub fn interrupt_syscall(&mut self) -> Interrupted {
+        Interrupted(limen_entry::Frame::restart(self).map(|restart| {
+            let (number, result, end) = (self.syscallno, self.regs[0], self.pc);
+            self.rewind_syscall();
+            (restart, number, result, [self.pc, end])
+        }))
+    }
+    /// They were looked at. The call is an interrupted one again, with the arguments that are there now,
+    /// unless a tracer moved the program. Its number is what it was, whatever r7 is.
+    #[inline(always)]
+    pub fn resume_syscall(&mut self, call: Interrupted) -> Option<Restart> {
+        let (restart, number, result, [start, end]) = call.0?;
+        if self.pc != start {
+            return None;
+        }
+        self.orig_r0 = self.regs[0];
+        (self.regs[0], self.pc, self.syscallno) = (result, end, number);
+        Some(restart)
     }
     /// Puts the registers back as the program had them when it made the call, except that it goes on behind
     /// the call. The frame is no longer a system call's.

@@ -12,6 +12,10 @@ pub const READABLE: Prot = Prot::all();
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
 /// Here the kernel helpers.
 pub const GATE: Option<(usize, usize, &str)> = Some((0xffff_0000, 0xffff_1000, "[vectors]"));
+/// What is there.
+pub fn gate() -> &'static [u8] {
+    super::kuser::bytes()
+}
 /// Where the linear map of RAM starts.
 pub const LINEAR_BASE: usize = 0xc000_0000;
 /// Its most bytes. What lies behind is reached through `View`.

@@ -173,6 +173,15 @@ pub fn changed_at_entry(frame: &mut Frame) {
     frame.orig_r0 = frame.regs[0];
 }
 
+/// The result that a tracer hears of at the exit of a call, and whether it is an error.
+pub fn result(frame: &Frame) -> (usize, bool) {
+    (frame.result(), Errno::from_return_value(frame.result()).is_some())
+}
+
+/// At a filter's stop the registers are those of the entry, and mean the same.
+pub fn begin_filter_stop(_: &mut Frame) {}
+pub use changed_at_entry as end_filter_stop;
+
 /// Another number of the system call.
 pub fn set_number(frame: &mut Frame, number: i32) {
     frame.syscallno = number as isize;

@@ -53,6 +53,9 @@ pub const FRAME_SIZE: usize = size_of::<Frame>();
 const _: () = assert!(FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(core::mem::offset_of!(Frame, pstate) == 33 * 8);
 
+/// What was interrupted: how the call restarts, its result, where it ended. The frame is as before `svc`.
+pub struct Interrupted(Option<(Restart, usize, usize)>);
+
 impl Frame {
     /// The register file of a fresh program: everything zero except entry point and stack pointer.
     pub fn new_user(entry: usize, sp: usize) -> Self {
@@ -143,6 +146,28 @@ impl Frame {
         self.regs[0] = self.orig_x0;
         self.pc = self.pc.wrapping_sub(4);
         self.forget_syscall();
+    }
+    /// Signals come: an interrupted call is where user mode makes it again, and no call any more.
+    #[inline(always)]
+    pub fn interrupt_syscall(&mut self) -> Interrupted {
+        Interrupted(limen_entry::Frame::restart(self).map(|restart| {
+            let found = (restart, self.regs[0], self.pc);
+            self.rewind_syscall();
+            found
+        }))
+    }
+    /// They were looked at. The call is an interrupted one again, with the registers that user mode would
+    /// make it with, unless a tracer moved the program, or put into x8 what is no number.
+    #[inline(always)]
+    pub fn resume_syscall(&mut self, call: Interrupted) -> Option<Restart> {
+        let (restart, result, end) = call.0?;
+        let number = self.regs[8] as i32;
+        if self.pc != end.wrapping_sub(4) || number < 0 {
+            return None;
+        }
+        self.orig_x0 = self.regs[0];
+        (self.regs[0], self.pc, self.syscallno) = (result, end, number);
+        Some(restart)
     }
     /// Puts the registers back as the program had them when it made the call, except that it goes on behind
     /// the call. The frame is no longer a system call's.

@@ -245,6 +245,7 @@ extern "C" fn exception_from_stub<const TRACKED: bool>(frame: &mut Frame) {
     frame.nip = spr::read!(spr::SRR0);
     frame.msr = spr::read!(spr::SRR1);
     frame.syscallno = -1;
+    frame.changed = 1;
     exception::handle::<TRACKED>(frame);
 }
 

@@ -50,8 +50,8 @@ pub struct Frame {
     pub result: usize,
     /// The system call number, negative if the frame is not a system call's.
     pub syscallno: isize,
-    /// Not zero: registers that Rust functions keep (r14 to r31) or that calls destroy were changed, so all
-    /// of the frame must be restored.
+    /// Not zero: all of the frame is there ([`Frame::complete`]) and must be restored. Zero, in a call: no
+    /// register that Rust functions keep (r14 to r31), or that calls destroy, was changed.
     pub changed: usize,
 }
 
@@ -59,6 +59,9 @@ pub struct Frame {
 pub const FRAME_SIZE: usize = size_of::<Frame>();
 const _: () = assert!(FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(core::mem::offset_of!(Frame, result) == 43 * 8);
+
+/// What was interrupted: the frame says so itself.
+pub struct Interrupted;
 
 impl Frame {
     /// The register file of a fresh program: everything zero except entry point (r12 has it, too: functions
@@ -133,10 +136,16 @@ impl Frame {
             self.tell_error();
         }
     }
+    /// Whether it is a call whose errors are positive, and told by `CR0.SO`. A tracer may have made of
+    /// `trap` what it likes.
+    #[inline(always)]
+    fn tells_errors(&self) -> bool {
+        self.trap & 1 == 0 && self.trap != TRAP_SCV
+    }
     /// The result is an error.
     #[cold]
     fn tell_error(&mut self) {
-        if self.trap == TRAP_SC {
+        if self.tells_errors() {
             self.gpr[3] = self.gpr[3].wrapping_neg();
             self.ccr |= CR0_SO;
         }
@@ -151,7 +160,7 @@ impl Frame {
     /// The raw result register: errors negative.
     #[inline(always)]
     pub fn result(&self) -> usize {
-        if self.trap == TRAP_SC && self.ccr & CR0_SO != 0 {
+        if self.tells_errors() && self.ccr & CR0_SO != 0 {
             self.gpr[3].wrapping_neg()
         } else {
             self.gpr[3]
@@ -160,10 +169,10 @@ impl Frame {
     /// The registers that a system call destroys and its stub does not save, for who looks at all of them.
     #[inline(always)]
     pub fn complete(&mut self) {
-        // A new program's are known.
-        if self.syscallno >= 0 && self.trap & 1 == 0 {
+        if self.changed == 0 {
             self.gpr[9..13].fill(0);
             (self.ctr, self.xer) = (0, 0);
+            self.changed = 1;
         }
     }
     /// Makes the frame no longer a system call's (after signal return).
@@ -180,6 +189,16 @@ impl Frame {
         self.ccr &= !CR0_SO;
         self.nip = self.nip.wrapping_sub(4);
         self.forget_syscall();
+    }
+    /// Signals come: an interrupted call stays what it is.
+    #[inline(always)]
+    pub fn interrupt_syscall(&mut self) -> Interrupted {
+        Interrupted
+    }
+    /// They were looked at: what the frame says now counts.
+    #[inline(always)]
+    pub fn resume_syscall(&mut self, _: Interrupted) -> Option<Restart> {
+        limen_entry::Frame::restart(self)
     }
     /// Puts the registers back as the program had them when it made the call, except that it goes on behind
     /// the call. The frame is no longer a system call's.
@@ -213,7 +232,8 @@ impl limen_entry::Frame for Frame {
     }
     #[inline(always)]
     fn restart(&self) -> Option<Restart> {
-        if self.syscallno < 0 {
+        // A tracer decides with this word alone, both ways.
+        if !matches!(self.trap, TRAP_SC | TRAP_SCV) {
             return None;
         }
         Errno::from_return_value(self.result())?.restart()
@@ -223,7 +243,7 @@ impl limen_entry::Frame for Frame {
         self.ccr &= !CR0_SO;
         if restart == Restart::Block {
             self.gpr[0] = NR_RESTART_SYSCALL;
-            self.syscallno = NR_RESTART_SYSCALL as isize;
         }
+        self.syscallno = self.gpr[0] as isize;
     }
 }

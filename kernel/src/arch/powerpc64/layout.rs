@@ -14,6 +14,10 @@ pub const USER_END: usize = 1 << 47;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
 /// Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
+/// What is there: nothing.
+pub fn gate() -> &'static [u8] {
+    &[]
+}
 /// Permissions that a load is allowed by: not execution alone.
 pub const READABLE: Prot = Prot::READ.union(Prot::WRITE);
 /// Where the linear map of RAM starts: virtual = physical + this.

@@ -1,7 +1,7 @@
 //! Register sets for tracers: general registers (`pt_regs`), floating point, vectors, the second halves of
 //! vector-scalar registers.
 
-use super::frame::Frame;
+use super::frame::{CR0_SO, Frame, TRAP_SCV};
 use super::spr::{MSR_BE, MSR_MATH, MSR_SE, MSR_STEP};
 use super::switch::Context;
 use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
@@ -89,10 +89,8 @@ fn general(frame: &mut Frame, _: &mut Context, out: &mut [u8]) {
 
 fn set_general(frame: &mut Frame, _: &mut Context, from: &[u8]) -> Result<(), Errno> {
     frame.complete();
-    // A tracer that clears it wants the call not to be made again.
-    if frame.syscallno >= 0 && word(from, TRAP) & !0xf == 0 {
-        frame.forget_syscall();
-    }
+    // It says whether this is a call, which may be made again. The lowest bit is the kernel's.
+    frame.trap = word(from, TRAP) & !1 | frame.trap & 1;
     frame.gpr = core::array::from_fn(|n| word(from, n));
     frame.nip = word(from, 32) & !3;
     frame.msr = frame.msr & !MSR_STEP | word(from, MSR) & MSR_STEP;
@@ -198,19 +196,54 @@ pub fn begin_step(_: &mut Frame) -> bool {
 /// signal.
 pub const STEP_OVER_CALL: Option<i32> = None;
 
-/// What of the frame a stop at a system call changes: nothing.
-pub fn begin_stop(_: &mut Frame, _: bool) -> usize {
+/// What of the frame a stop at a system call changes: at the entry, r3 is the first argument even if there is
+/// no such call.
+pub fn begin_stop(frame: &mut Frame, exit: bool) -> usize {
+    if !exit && frame.syscallno < 0 {
+        frame.ccr &= !CR0_SO;
+        frame.gpr[3] = frame.orig_gpr3;
+    }
     0
 }
 
 /// The end of that.
 pub fn end_stop(_: &mut Frame, _: usize) {}
 
-/// The tracer may have changed the call: its number and first argument.
+/// The tracer may have changed the call: its number and first argument. That of a call that does not run is
+/// not its result.
 pub fn changed_at_entry(frame: &mut Frame) {
-    if frame.syscallno >= 0 {
-        frame.syscallno = frame.gpr[0] as i32 as isize;
-        frame.orig_gpr3 = frame.gpr[3];
+    frame.syscallno = frame.gpr[0] as i32 as isize;
+    frame.orig_gpr3 = frame.gpr[3];
+    if frame.syscallno < 0 {
+        frame.set_skipped_result(Errno::ENOSYS.to_return_value());
+    }
+}
+
+/// At a filter's stop r3 is the result.
+pub fn begin_filter_stop(frame: &mut Frame) {
+    frame.ccr &= !CR0_SO;
+    frame.gpr[3] = Errno::ENOSYS.to_return_value();
+}
+
+/// The end of that. The first argument is the one that was kept, which the tracer may have changed.
+pub fn end_filter_stop(frame: &mut Frame) {
+    frame.syscallno = frame.gpr[0] as i32 as isize;
+    if frame.syscallno < 0 {
+        frame.set_skipped_result(frame.gpr[3]);
+    } else {
+        frame.gpr[3] = frame.orig_gpr3;
+    }
+}
+
+/// The result that a tracer hears of at the exit of a call, and whether it is an error: by what the registers
+/// say, whether they are the call's or come from a signal frame.
+pub fn result(frame: &Frame) -> (usize, bool) {
+    if frame.trap & !1 == TRAP_SCV {
+        (frame.gpr[3], Errno::from_return_value(frame.gpr[3]).is_some())
+    } else if frame.ccr & CR0_SO != 0 {
+        (frame.gpr[3].wrapping_neg(), true)
+    } else {
+        (frame.gpr[3], false)
     }
 }
 
@@ -223,5 +256,4 @@ pub fn set_number(frame: &mut Frame, number: i32) {
 /// All arguments of a call that has not begun were set.
 pub fn arguments_set(frame: &mut Frame) {
     frame.gpr[3] = frame.orig_gpr3;
-    frame.changed = 1;
 }

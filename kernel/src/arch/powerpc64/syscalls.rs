@@ -53,7 +53,6 @@ fn switch_endian(frame: &mut Frame) -> SysResult {
     frame.msr ^= MSR_LE;
     // r3 stays as it is.
     frame.gpr[3] = frame.orig_gpr3;
-    frame.changed = 1;
     frame.forget_syscall();
     Ok(frame.result())
 }

@@ -78,6 +78,9 @@ const SYS_RESTART_SYSCALL: usize = 219;
 /// Length of the `syscall` instruction.
 const SYSCALL_LENGTH: usize = 2;
 
+/// What was interrupted: the frame says so itself.
+pub struct Interrupted;
+
 impl Frame {
     /// The register file of a fresh program: everything zero except entry point and stack pointer.
     pub fn new_user(entry: usize, sp: usize) -> Self {
@@ -179,6 +182,16 @@ impl Frame {
         self.mark_changed();
         self.rax = self.orig_rax;
         self.rip = self.rip.wrapping_sub(SYSCALL_LENGTH);
+    }
+    /// Signals come: an interrupted call stays what it is.
+    #[inline(always)]
+    pub fn interrupt_syscall(&mut self) -> Interrupted {
+        Interrupted
+    }
+    /// They were looked at: what the frame says now counts.
+    #[inline(always)]
+    pub fn resume_syscall(&mut self, _: Interrupted) -> Option<Restart> {
+        limen_entry::Frame::restart(self)
     }
     /// Puts the registers back as the program had them when it made the call, except that it goes on behind
     /// the call. The frame is no longer a system call's.

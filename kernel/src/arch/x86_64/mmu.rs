@@ -21,6 +21,10 @@ pub const USER_END: usize = 0x0000_7fff_ffff_f000;
 /// What user mode can read and execute in the kernel's part, as `/proc/PID/maps` shows it: start, end, name.
 /// Here nothing.
 pub const GATE: Option<(usize, usize, &str)> = None;
+/// What is there: nothing.
+pub fn gate() -> &'static [u8] {
+    &[]
+}
 /// Permissions that a load is allowed by: any.
 pub const READABLE: Prot = Prot::all();
 /// An entry in memory.

@@ -307,6 +307,15 @@ pub fn end_stop(_: &mut Frame, _: usize) {}
 /// The tracer may have changed the call: number and arguments are where the kernel looks already.
 pub fn changed_at_entry(_: &mut Frame) {}
 
+/// The result that a tracer hears of at the exit of a call, and whether it is an error.
+pub fn result(frame: &Frame) -> (usize, bool) {
+    (frame.result(), Errno::from_return_value(frame.result()).is_some())
+}
+
+/// At a filter's stop the registers are those of the entry, and mean the same.
+pub fn begin_filter_stop(_: &mut Frame) {}
+pub use changed_at_entry as end_filter_stop;
+
 /// `PTRACE_SET_SYSCALL_INFO`, or the architecture's request: another number.
 pub fn set_number(frame: &mut Frame, number: i32) {
     frame.orig_rax = number as isize as usize;

@@ -353,10 +353,11 @@ pub fn seccomp(frame: &mut Frame, data: u16) -> Option<bool> {
     if !task.trace.options().contains(Options::SECCOMP) {
         return None;
     }
+    regset::begin_filter_stop(frame);
     black_box(&mut *frame);
     event(Event::Seccomp, data.into());
     black_box(&mut *frame);
-    regset::changed_at_entry(frame);
+    regset::end_filter_stop(frame);
     Some(!task.fatal_signal_pending() && frame.syscall_number() >= 0)
 }
 

@@ -62,6 +62,7 @@ const ASKING: &[&str] = &[
     "listening",
     "dispatched",
     "ptraced",
+    "ptraced_calls",
     "stepped",
     "watched",
     "debugged",
