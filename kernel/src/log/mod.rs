@@ -385,6 +385,12 @@ macro_rules! error {
     ($($arg:tt)*) => { $crate::log!(Err, $($arg)*) };
 }
 
+/// Something is wrong in the kernel itself: for a warning about that, in front of its first line.
+#[macro_export]
+macro_rules! warned {
+    () => { $crate::log::warned() };
+}
+
 /// Logs for debugging.
 #[macro_export]
 macro_rules! debug {

@@ -273,7 +273,8 @@ fn is_core(name: &str) -> bool {
     while let Some(of) = name.strip_prefix('&') {
         name = of.strip_prefix("mut ").unwrap_or(of);
     }
-    let (first, _) = name.split_at(name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len()));
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let first = &name[..end.unwrap_or(name.len())];
     first == "core" || PRIMITIVES.contains(&first) || name.starts_with(['[', '(', '*'])
 }
 

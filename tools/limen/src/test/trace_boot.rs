@@ -101,10 +101,10 @@ const CASES: [Case; 7] = [
     },
     Case {
         words: "traceoff_on_warning trace_event=sched:sched_process_exec",
-        asks: "cd /proc/sys/kernel; echo 1 >tracepoint_printk; cat tracepoint_printk traceoff_on_warning; cat \
-               /t/tracing_on; insmod /modules/bad.ko warns=1 2>/dev/null; cat /t/tracing_on; grep -c \
-               'disable_trace_on_warning: Disabling tracing due to warning' /t/trace; echo $(($(cat tainted) & \
-               512))",
+        asks: "cd /proc/sys/kernel; echo 1 >tracepoint_printk; cat tracepoint_printk traceoff_on_warning; \
+               cat /t/tracing_on; insmod /modules/bad.ko warns=1 2>/dev/null; cat /t/tracing_on; grep -c \
+               'disable_trace_on_warning: Disabling tracing due to warning' /t/trace; \
+               echo $(($(cat tainted) & 512))",
         answers: "0\n1\n1\n0\n1\n512\n",
         log: &["WARNING: bad warns"],
         not: &["] sched_process_exec: "],
