@@ -6,6 +6,7 @@
 
 use crate::arch::interrupt::Ipi;
 use crate::arch::{irq, smp};
+use crate::sync::Once;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -40,6 +41,9 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         );
     }
     crate::trace::backtrace::print(crate::arch::stack::here());
+    if let Some(f) = LAST.get() {
+        f();
+    }
     log!(
         Emerg,
         "---[ end Kernel panic - not syncing: {} ]---",
@@ -47,6 +51,15 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     );
     crate::log::flush();
     end()
+}
+
+/// Who has something to show at a panic.
+static LAST: Once<fn()> = Once::new();
+
+/// When the kernel panics `f` is called, with all other CPUs stopped and interrupts off: it waits for no lock
+/// and allocates nothing. Boot.
+pub fn when_panicking(f: fn()) {
+    let _ = LAST.set(f);
 }
 
 /// Asks every other CPU to stop, and waits a short time.

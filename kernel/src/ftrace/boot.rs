@@ -54,6 +54,7 @@ pub fn init() {
 /// What was traced at boot is kept, and nothing after it recorded, if the command line wants that. Boot,
 /// before the first program.
 pub fn booted() {
+    tracing::console::booted();
     if cmdline::flag("traceoff_after_boot")
         && let Some(top) = tracing::made()
     {

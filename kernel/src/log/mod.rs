@@ -346,6 +346,21 @@ pub fn late_wake() {
     }
 }
 
+static WARNED: Once<fn()> = Once::new();
+
+/// From now on `f` is told of each warning that the kernel gives of something wrong in itself, in any
+/// context. Boot.
+pub fn when_warned(f: fn()) {
+    let _ = WARNED.set(f);
+}
+
+/// The kernel, or a module, is about to say that something is wrong in itself (Linux's `WARN`). Any context.
+pub fn warned() {
+    if let Some(f) = WARNED.get() {
+        f();
+    }
+}
+
 /// Logs at a level.
 #[macro_export]
 macro_rules! log {
@@ -368,6 +383,12 @@ macro_rules! warning {
 #[macro_export]
 macro_rules! error {
     ($($arg:tt)*) => { $crate::log!(Err, $($arg)*) };
+}
+
+/// Something is wrong in the kernel itself: for a warning about that, in front of its first line.
+#[macro_export]
+macro_rules! warned {
+    () => { $crate::log::warned() };
 }
 
 /// Logs for debugging.

@@ -108,6 +108,11 @@ impl Buffer {
         Some(self.cpus.get(cpu)?.reader.lock())
     }
 
+    /// [`Self::reader`], unless somebody else has it.
+    pub fn reader_now(&self, cpu: usize) -> Option<MutexGuard<'_, Option<Reader>>> {
+        self.cpus.get(cpu)?.reader.try_lock()
+    }
+
     /// Whether there are rings.
     pub fn is_there(&self) -> bool {
         self.cpus.first().is_some_and(|cpu| cpu.reader.lock().is_some())

@@ -1,15 +1,21 @@
-//! The records of an instance as lines of the kernel's log (`dump`, `cpudump`).
+//! The records of an instance as lines of the kernel's log: `dump`, `cpudump`, and what a panic shows.
 
-use super::read::{Only, Walk};
+use super::names::AtPanic;
+use super::read::{self, Only, Walk};
 use super::{Instance, Names};
+use crate::sync::SpinLock;
 use crate::task;
-use alloc::string::String;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use limen_trace_text::line::{self, Style};
+use limen_trace_text::{Entry, Options};
 
 /// A line of the log has at most so many bytes of a record.
 const MOST: usize = 512;
+/// Before the first record, and behind the last.
+const RULE: &str = "---------------------------------";
+/// Instead of records.
+const EMPTY: &str = "   (ftrace buffer empty)";
 
 /// Nothing is to be written.
 const NONE: usize = 0;
@@ -52,7 +58,6 @@ impl Dump {
 impl Instance {
     /// Writes its records, of one CPU or all, to the log; they stay. A fatal signal ends it. May sleep.
     pub(super) fn log_records(&self, only: Only) {
-        let rule = "---------------------------------";
         info!("Dumping ftrace buffer:");
         let style = Style {
             world: &Names,
@@ -61,49 +66,110 @@ impl Instance {
             start: 0,
             next: None,
         };
-        let mut text = String::new();
-        let room = crate::mm::reserve::handling(|| text.try_reserve_exact(4 * MOST));
-        let (Ok(()), Ok(mut walk)) = (room, Walk::new(&self.main, only)) else {
+        let mut text = Cut::new();
+        let Ok(mut walk) = Walk::new(&self.main, only) else {
             warning!("no memory for a dump");
             return;
         };
         let mut any = false;
         while !task::current().fatal_signal_pending() {
-            text.clear();
+            text.len = 0;
             let step = walk.next(&self.main, |step| {
-                let mut room = Cut(&mut text);
-                let _ = line::lost(step.entry.cpu, step.lost, &mut room);
-                let _ = line::line(&step.entry, &style, &mut room);
+                let _ = line::lost(step.entry.cpu, step.lost, &mut text);
+                let _ = line::line(&step.entry, &style, &mut text);
                 false
             });
             if !matches!(step, Ok(Some(()))) {
                 break;
             }
             if !any {
-                info!("{rule}");
+                info!("{RULE}");
             }
             any = true;
-            for line in text.lines() {
+            for line in text.text().lines() {
                 info!("{line}");
             }
         }
         if any {
-            info!("{rule}");
+            info!("{RULE}");
         } else {
-            info!("   (ftrace buffer empty)");
+            info!("{EMPTY}");
         }
+    }
+
+    /// Ends recording, and writes its records, of one CPU or all, to the consoles, as Linux shows them at a
+    /// panic: in the latency format, each once. The panicking CPU, when the others stand still: nothing is
+    /// waited for or allocated. What another CPU was reading is left out.
+    pub(super) fn show_at_panic(&self, only: Only) {
+        self.turn_quietly(false);
+        match self.name.escape_ascii() {
+            _ if self.is_top() => log!(Emerg, "Dumping ftrace buffer:"),
+            name => log!(Emerg, "Dumping ftrace instance {name} buffer:"),
+        }
+        for cpu in read::readers(&self.main, only) {
+            if self.main.reader_now(cpu).is_none() {
+                log!(Emerg, "CPU:{cpu} [somebody reads its buffer]");
+            }
+        }
+        let Some(mut room) = COPY.try_lock() else { return };
+        let mut any = false;
+        while let Some(copied) = read::consume_now(&self.main, only, &mut *room) {
+            if !any {
+                log!(Emerg, "{RULE}");
+            }
+            any = true;
+            let mut text = Cut::new();
+            let _ = line::lost(copied.cpu, copied.lost, &mut text);
+            if let Some(entry) = Entry::new(copied.cpu, copied.time, &room[..copied.len]) {
+                let style = Style {
+                    world: &AtPanic,
+                    options: self.options() | Options::LATENCY_FMT,
+                    time: self.clock().style(),
+                    start: 0,
+                    next: read::next_now(&self.main, only),
+                };
+                let _ = line::line(&entry, &style, &mut text);
+            }
+            for line in text.text().lines() {
+                log!(Emerg, "{line}");
+            }
+        }
+        log!(Emerg, "{}", if any { RULE } else { EMPTY });
     }
 }
 
-/// Text that is cut off where there is no more room.
-struct Cut<'a>(&'a mut String);
+/// Where a panic has the record of which it shows the text.
+static COPY: SpinLock<[u8; 4096]> = SpinLock::new([0; 4096]);
 
-impl core::fmt::Write for Cut<'_> {
+/// Text that is cut off where there is no more room.
+pub(super) struct Cut {
+    bytes: [u8; MOST],
+    len: usize,
+}
+
+impl Cut {
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: [0; MOST],
+            len: 0,
+        }
+    }
+    pub(super) fn text(&self) -> &str {
+        str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
+impl core::fmt::Write for Cut {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        if self.0.len() + text.len() > self.0.capacity() {
+        let mut len = text.len().min(MOST - self.len);
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        self.bytes[self.len..self.len + len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        if len < text.len() {
             return Err(core::fmt::Error);
         }
-        self.0.push_str(text);
         Ok(())
     }
 }

@@ -8,12 +8,14 @@
 
 pub mod buffer;
 pub mod clock;
+pub mod console;
 pub mod dump;
 mod errors;
 pub mod event;
 mod instance;
 pub mod marker;
 pub mod names;
+pub mod oops;
 pub mod printk;
 pub mod read;
 pub mod record;
@@ -21,6 +23,7 @@ mod registry;
 pub mod selftest;
 pub mod tracers;
 pub mod waiting;
+pub mod warned;
 
 pub use instance::{Extension, Instance, Special, Use};
 pub use names::Names;

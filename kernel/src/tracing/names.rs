@@ -148,6 +148,14 @@ pub fn set_events(events: &'static dyn Events) {
     let _ = EVENTS.set(events);
 }
 
+/// Writes what an event says, without a line's end. `false`: there is no such event.
+pub(super) fn event(entry: &Entry<'_>, out: &mut dyn fmt::Write) -> Result<bool, fmt::Error> {
+    match EVENTS.get() {
+        Some(events) => events.event(entry, out),
+        None => Ok(false),
+    }
+}
+
 /// Who knows names, for the text of a trace.
 pub struct Names;
 
@@ -173,9 +181,38 @@ impl World for Names {
         super::printk::kept(address as usize)
     }
     fn event(&self, entry: &Entry<'_>, out: &mut dyn fmt::Write) -> Result<bool, fmt::Error> {
-        match EVENTS.get() {
-            Some(events) => events.event(entry, out),
-            None => Ok(false),
-        }
+        event(entry, out)
+    }
+}
+
+/// [`Names`], where nobody may be waited for: what another CPU has locked is not known.
+pub(super) struct AtPanic;
+
+fn known_now(pid: i32) -> Option<([u8; 16], i32)> {
+    if seen(pid)
+        && let Some(task) = task::find_task(pid)
+    {
+        return Some((task.comm_now(), task.tgid()));
+    }
+    let kept = KEPT.try_lock()?;
+    let ended = kept.ended.iter().find(|one| one.pid == pid)?;
+    Some((ended.comm, ended.tgid))
+}
+
+impl World for AtPanic {
+    fn symbol(&self, address: u64, form: Form, out: &mut dyn fmt::Write) -> fmt::Result {
+        Names.symbol(address, form, out)
+    }
+    fn comm(&self, pid: i32) -> Option<[u8; 16]> {
+        known_now(pid).map(|(comm, _)| comm)
+    }
+    fn tgid(&self, pid: i32) -> Option<i32> {
+        known_now(pid).map(|(_, tgid)| tgid)
+    }
+    fn text(&self, address: u64) -> Option<&[u8]> {
+        Names.text(address)
+    }
+    fn event(&self, entry: &Entry<'_>, out: &mut dyn fmt::Write) -> Result<bool, fmt::Error> {
+        event(entry, out)
     }
 }

@@ -50,7 +50,8 @@ pub struct Step<'a> {
     pub same_cpu: Option<Entry<'a>>,
 }
 
-fn readers(buffer: &Buffer, only: Only) -> impl Iterator<Item = usize> {
+/// The CPUs that are read.
+pub fn readers(buffer: &Buffer, only: Only) -> impl Iterator<Item = usize> {
     (0..buffer.cpus.len()).filter(move |cpu| only.is_none_or(|only| only == *cpu))
 }
 
@@ -232,6 +233,46 @@ pub fn consume_pair(
         }
     });
     Ok(done)
+}
+
+/// Where a record was that was copied and consumed.
+pub struct Consumed {
+    /// Its CPU.
+    pub cpu: usize,
+    /// Its time.
+    pub time: u64,
+    /// Events that were lost in front of it.
+    pub lost: u64,
+    /// Bytes that were copied.
+    pub len: usize,
+}
+
+/// The earliest record that nobody else is reading: its time and CPU.
+fn first_now(buffer: &Buffer, only: Only) -> Option<(u64, usize)> {
+    let times = readers(buffer, only).filter_map(|cpu| {
+        let mut reader = buffer.reader_now(cpu)?;
+        Some((reader.as_mut()?.peek()?.time, cpu))
+    });
+    times.min()
+}
+
+/// The time of the earliest record, for a panic.
+pub fn next_now(buffer: &Buffer, only: Only) -> Option<u64> {
+    first_now(buffer, only).map(|(time, _)| time)
+}
+
+/// Consumes the earliest record, of which as much is copied as there is room for; for a panic: waits for
+/// nobody. `None`: there is none.
+pub fn consume_now(buffer: &Buffer, only: Only, room: &mut [u8]) -> Option<Consumed> {
+    let (_, cpu) = first_now(buffer, only)?;
+    let mut reader = buffer.reader_now(cpu)?;
+    let reader = reader.as_mut()?;
+    let event = reader.peek()?;
+    let len = event.data.len().min(room.len());
+    room[..len].copy_from_slice(&event.data[..len]);
+    let (time, lost) = (event.time, event.lost);
+    reader.consume();
+    Some(Consumed { cpu, time, lost, len })
 }
 
 /// Entries that can be read, and those that were recorded.

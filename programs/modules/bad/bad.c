@@ -6,9 +6,11 @@ LIMEN_MODULE("bad", "Dual MIT/GPL");
 static int error = 19;
 static unsigned int slow;
 static bool leave;
+static bool warns;
 LIMEN_PARAM(error, int, 0);
 LIMEN_PARAM(slow, uint, 0);
 LIMEN_PARAM(leave, bool, 0);
+LIMEN_PARAM(warns, bool, 0);
 
 static void expired(void *data) {
     (void)data;
@@ -27,6 +29,8 @@ static int start(void) {
         limen_timer_start(limen_timer_create(expired, 0), 3600000000000ull);
         limen_proc_create("bad", 0444, show, 0);
     }
+    if (warns)
+        limen_warn_text("bad warns", 9);
     return -error;
 }
 static void end(void) {

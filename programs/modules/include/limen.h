@@ -151,6 +151,9 @@ static inline int limen_put_nofault(unsigned long *to, unsigned long value) {
 
 /* A line of the log, of one of syslog's levels (3 error, 4 warning, 6 information). Atomic. */
 void limen_log_text(int level, const char *text, size_t length);
+/* The same, of something that is wrong in the module (Linux's WARN): with a backtrace, and the kernel's mark
+ * W. With traceoff_on_warning it ends tracing. Atomic. */
+void limen_warn_text(const char *text, size_t length);
 
 /* A file that is read: adds to its text. */
 struct limen_text;

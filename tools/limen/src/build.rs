@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch::Arch;
 use crate::cli::BuildOptions;
-use crate::{init_sections, made, modules, noinstr, session, target_spec, toolchain, tree};
+use crate::{init_sections, made, modules, noinstr, references, session, target_spec, toolchain, tree};
 
 /// What distinguishes one kernel build from another.
 #[derive(Clone, PartialEq, Eq)]
@@ -164,8 +164,9 @@ impl Kernel {
             .join("limen-kernel");
         let built = self.built();
         let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
+        let references = references::of_functions(&elf)?;
         limen_embed_symbols::embed(&mut elf)?;
-        let sites = limen_embed_symbols::sites::embed(&mut elf)?;
+        let sites = limen_embed_symbols::sites::embed(&mut elf, &references)?;
         let jumps = limen_embed_symbols::jumps::embed(&mut elf)?;
         if verbose {
             eprintln!(

@@ -29,6 +29,7 @@ mod noinstr;
 mod packages;
 mod program;
 mod pump;
+mod references;
 mod relay;
 mod root;
 mod run;

@@ -4,7 +4,10 @@
 
 mod image;
 pub mod jumps;
+mod shared;
 pub mod sites;
+
+pub use shared::Reference;
 
 use anyhow::{Context, Result, ensure};
 use goblin::elf::Elf;

@@ -4,10 +4,11 @@
 //! distance from the table in bytes, ascending, 32 bits each.
 //!
 //! A *slot* is an aligned word beside each site, which says what the tracer is. Sites of functions that must
-//! not be traced are left out: those outside of `.text`, user code in it, the tracer itself, and what it and
-//! others of its kind share with everybody: `core`. How much of that is inlined differs between builds.
+//! not be traced are left out: those outside of `.text`, user code in it, the tracer itself and others of its
+//! kind, and what of `core` these reach (`shared.rs`), which depends on how much of it is inlined.
 
 use crate::image::{self, Image};
+use crate::shared::{self, Function, Kind, Reference};
 use anyhow::{Context, Result, bail, ensure};
 use goblin::elf::Elf;
 use goblin::elf::header::{EM_AARCH64, EM_ARM, EM_PPC64, EM_X86_64};
@@ -125,9 +126,9 @@ const ARM_PASS: u32 = 0xea00_0002;
 const POWERPC64_KEEP: u32 = 0x7c08_02a6;
 const POWERPC64_TOC: u16 = 0x3c4c;
 
-/// Makes the sites of the kernel ELF file `bytes` ready, and their table. Errors: one that is not what the
-/// kernel takes it for.
-pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
+/// Makes the sites of the kernel ELF file `bytes` ready, and their table. `references`: all that refer to
+/// functions. Errors: a site that is not what the kernel takes it for.
+pub fn embed(bytes: &mut [u8], references: &[Reference]) -> Result<Summary> {
     let elf = Elf::parse(bytes).context("the kernel is not an ELF file")?;
     let form = match elf.header.e_machine {
         EM_X86_64 => X86_64,
@@ -149,21 +150,16 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
     let table = symbol("__sites_start")?..symbol("__sites_end")?;
     let user = symbol("__vdso_text_start")?..symbol("__vdso_text_end")?;
     let trampoline = symbol(TRAMPOLINE)?;
-    let text = elf
-        .section_headers
-        .iter()
-        .find(|section| elf.shdr_strtab.get_at(section.sh_name) == Some(".text"))
-        .map(|section| section.sh_addr..section.sh_addr + section.sh_size)
-        .context("the kernel has no section .text")?;
-    let functions: BTreeMap<u64, String> = elf
-        .syms
-        .iter()
-        .filter(goblin::elf::Sym::is_function)
-        .map(|symbol| {
-            let name = elf.strtab.get_at(symbol.st_name).unwrap_or("");
-            (symbol.st_value, format!("{:#}", rustc_demangle::demangle(name)))
-        })
-        .collect();
+    let section = |name: &str| {
+        let mut headers = elf.section_headers.iter();
+        headers
+            .find(|section| elf.shdr_strtab.get_at(section.sh_name) == Some(name))
+            .map(|section| section.sh_addr..section.sh_addr + section.sh_size)
+            .with_context(|| format!("the kernel has no section {name}"))
+    };
+    let text = section(".text")?;
+    let functions = named(&elf);
+    let boot = section(".init.text")?;
     let sections = image::sections(&elf);
     let mut image = Image { bytes, sections };
     let mut records = Vec::new();
@@ -177,13 +173,38 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
         );
     }
     records.sort_unstable();
+    let kind = |at: u64, (_, names): &Named| {
+        if boot.contains(&at) || user.contains(&at) {
+            // Nothing is traced when boot's run, and programs' do not call the kernel's.
+            Kind::Own
+        } else if !text.contains(&at) || records.binary_search(&(at - form.entry)).is_err() {
+            Kind::Untraced
+        } else {
+            kind_of(names)
+        }
+    };
+    let kinds: BTreeMap<u64, Function> = functions
+        .iter()
+        .map(|(&at, named)| {
+            (
+                at,
+                Function {
+                    end: named.0,
+                    kind: kind(at, named),
+                },
+            )
+        })
+        .collect();
+    let reached = shared::reached(&kinds, references);
     let mut words = vec![0];
     for record in &records {
         let entry = record + form.entry;
-        let name = functions
+        let (_, names) = functions
             .get(&entry)
             .with_context(|| format!("the site at {entry:#x} is of no function"))?;
-        if !text.contains(&entry) || user.contains(&entry) || is_left_out(name) {
+        let name = &names[0];
+        let must_not = kinds[&entry].kind == Kind::Untraced || reached.contains(&entry);
+        if !text.contains(&entry) || user.contains(&entry) || must_not {
             continue;
         }
         let site = prepare(&mut image, &form, machine, entry, trampoline)
@@ -204,6 +225,32 @@ pub fn embed(bytes: &mut [u8]) -> Result<Summary> {
     })
 }
 
+/// The address behind a function, and its names: the linker may give several to one.
+type Named = (u64, Vec<String>);
+
+/// All functions, by address.
+fn named(elf: &Elf<'_>) -> BTreeMap<u64, Named> {
+    let mut all: BTreeMap<u64, Named> = BTreeMap::new();
+    for symbol in elf.syms.iter().filter(goblin::elf::Sym::is_function) {
+        let name = elf.strtab.get_at(symbol.st_name).unwrap_or("");
+        let (end, names) = all.entry(symbol.st_value).or_default();
+        *end = (*end).max(symbol.st_value + symbol.st_size);
+        names.push(format!("{:#}", rustc_demangle::demangle(name)));
+    }
+    all
+}
+
+/// What a function of `.text` is that has all these names.
+fn kind_of(names: &[String]) -> Kind {
+    if names.iter().any(|name| is_left_out(name)) {
+        Kind::Untraced
+    } else if names.iter().any(|name| is_core(name)) {
+        Kind::Shared
+    } else {
+        Kind::Own
+    }
+}
+
 /// Whether a function of this name must not be traced; `<A as B>::f` is of both.
 fn is_left_out(full: &str) -> bool {
     let name = full.trim_start_matches(['<', '&']);
@@ -211,13 +258,12 @@ fn is_left_out(full: &str) -> bool {
         return MEMORY.iter().any(|of| name.starts_with(of));
     }
     let of = name.split_once(" as ").map_or("", |(_, of)| of);
-    is_core(full)
-        || TRACER
-            .iter()
-            .chain(&IDLE)
-            .chain(&NMI)
-            .chain(&ALONE)
-            .any(|path| name.starts_with(path) || of.starts_with(path))
+    TRACER
+        .iter()
+        .chain(&IDLE)
+        .chain(&NMI)
+        .chain(&ALONE)
+        .any(|path| name.starts_with(path) || of.starts_with(path))
 }
 
 /// Whether a function of this name is `core`'s: by its path, or as a method of a type of its own or of the
@@ -227,7 +273,8 @@ fn is_core(name: &str) -> bool {
     while let Some(of) = name.strip_prefix('&') {
         name = of.strip_prefix("mut ").unwrap_or(of);
     }
-    let (first, _) = name.split_at(name.find(|c: char| !c.is_alphanumeric()).unwrap_or(name.len()));
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let first = &name[..end.unwrap_or(name.len())];
     first == "core" || PRIMITIVES.contains(&first) || name.starts_with(['[', '(', '*'])
 }
 
@@ -272,10 +319,22 @@ fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampol
 
 #[cfg(test)]
 mod tests {
-    use super::is_left_out;
+    use super::{Kind, kind_of};
+
+    fn kind(name: &str) -> Kind {
+        kind_of(&[name.to_string()])
+    }
 
     #[test]
     fn functions_that_are_not_traced() {
+        for name in [
+            "limen_kernel::ftrace::graph::calls::entered",
+            "<limen_kernel::mm::linear::Live as limen_linear_map::Tables>::read",
+            "<limen_kernel::arch::imp::radix::Entry>::kernel",
+            "memcpy",
+        ] {
+            assert_eq!(kind(name), Kind::Untraced, "{name}");
+        }
         for name in [
             "<&mut core::ops::index_range::IndexRange as core::iter::ExactSizeIterator>::len",
             "<core::option::Option<limen_linear_map::map::Mapped> as core::cmp::PartialEq>::eq",
@@ -284,12 +343,8 @@ mod tests {
             "<*const _>::offset_from_unsigned::runtime_ptr_ge",
             "<u64>::pow",
             "core::ptr::drop_in_place::<limen_kernel::task::thread::Task>",
-            "limen_kernel::ftrace::graph::calls::entered",
-            "<limen_kernel::mm::linear::Live as limen_linear_map::Tables>::read",
-            "<limen_kernel::arch::imp::radix::Entry>::kernel",
-            "memcpy",
         ] {
-            assert!(is_left_out(name), "{name}");
+            assert_eq!(kind(name), Kind::Shared, "{name}");
         }
         for name in [
             "limen_kernel::sched::run::schedule",
@@ -299,7 +354,20 @@ mod tests {
             "<&limen_kernel::fs::file::File as core::fmt::Debug>::fmt",
             "core_pattern",
         ] {
-            assert!(!is_left_out(name), "{name}");
+            assert_eq!(kind(name), Kind::Own, "{name}");
         }
+    }
+
+    #[test]
+    fn one_function_with_several_names_is_what_the_strictest_is() {
+        let names = [
+            "limen_kernel::fs::open",
+            "<u64>::pow",
+            "limen_kernel::ftrace::ops::add",
+        ];
+        let names = names.map(str::to_string);
+        assert_eq!(kind_of(&names[..1]), Kind::Own);
+        assert_eq!(kind_of(&names[..2]), Kind::Shared);
+        assert_eq!(kind_of(&names), Kind::Untraced);
     }
 }

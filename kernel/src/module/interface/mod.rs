@@ -72,6 +72,7 @@ static EXPORTS: &[(&str, Helper)] = exports!(
     limen_tracer_unregister = tracers::unregister,
     limen_vfree = memory::vfree,
     limen_vmalloc = memory::vmalloc,
+    limen_warn_text = warn_text,
     memcmp = memcmp,
     memcpy = memcpy,
     memmove = memmove,
@@ -117,6 +118,19 @@ unsafe extern "C" fn log_text(level: u32, text: *const u8, length: usize) {
     // SAFETY: the module's promise.
     let text = unsafe { core::slice::from_raw_parts(text, length) };
     crate::log::write_bytes(Level::from_priority(level), 0, text);
+}
+
+/// `void limen_warn_text(const char *text, size_t length)`: something is wrong in the module; a line of the
+/// log with a backtrace, and a mark on the kernel. In any context.
+unsafe extern "C" fn warn_text(text: *const u8, length: usize) {
+    /// `TAINT_WARN`.
+    const WARNED: u32 = 1 << 9;
+    crate::log::warned();
+    // SAFETY: the module's promise.
+    let text = unsafe { core::slice::from_raw_parts(text, length) };
+    warning!("WARNING: {}", text.trim_ascii_end().escape_ascii());
+    crate::trace::backtrace::print(crate::arch::stack::here());
+    crate::panic::taint(WARNED);
 }
 
 /// `unsigned long long limen_now_ns(void)`: `CLOCK_MONOTONIC`. In any context.

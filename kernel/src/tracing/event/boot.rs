@@ -2,11 +2,14 @@
 
 use super::text::Text;
 use crate::cmdline;
-use crate::tracing::{self, names};
+use crate::tracing::{self, console, names, oops, warned};
 
 /// Events have a text from now on, and those that the command line names are on. Boot.
 pub fn init() {
     names::set_events(&Text);
+    oops::init();
+    warned::init();
+    console::init();
     let Some(words) = cmdline::value("trace_event") else {
         return;
     };

@@ -5,6 +5,7 @@ use super::listen::Listener;
 use super::pids::Other;
 use crate::arch::smp;
 use crate::rcu;
+use crate::tracing::console;
 use crate::tracing::record::common;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_trace_events::filter::Context;
@@ -80,6 +81,7 @@ impl Listener {
                 .as_ref()
                 .is_none_or(|filter| filter.keeps(record, context))
         {
+            console::write(record);
             let body = record.get(Common::SIZE..).unwrap_or_default();
             let recorded = self.instance.record_with(front, body.len(), |words| {
                 for (word, bytes) in words.iter().zip(body.chunks(4)) {

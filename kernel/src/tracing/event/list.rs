@@ -109,6 +109,16 @@ pub fn all() -> Result<&'static [Event], Errno> {
     Ok(made())
 }
 
+/// Makes what evaluates the text of each event, for those who cannot allocate. `ENOMEM`. May sleep.
+pub(in crate::tracing) fn make_programs() -> Result<(), Errno> {
+    for event in all()? {
+        if let Which::Declared(place) = event.which {
+            event.program(place).ok_or(Errno::ENOMEM)?;
+        }
+    }
+    Ok(())
+}
+
 /// All events; none if nobody ever asked for one. In any context.
 #[inline]
 pub fn made() -> &'static [Event] {

@@ -85,16 +85,21 @@ impl Image<'_> {
     }
 }
 
-/// Checks the linked kernel whose file this is.
-pub fn check_image(data: &[u8]) -> Result<Report> {
-    let file = object::File::parse(data)?;
-    let decode: fn(&[u8], u64) -> Step = match file.architecture() {
+/// What reads a processor's instructions: the one at the beginning of these bytes, which are at this address.
+pub(crate) fn decoder(architecture: object::Architecture) -> Result<fn(&[u8], u64) -> Step> {
+    Ok(match architecture {
         object::Architecture::X86_64 => x86_64::decode,
         object::Architecture::Aarch64 => arm64::decode,
         object::Architecture::Arm => arm::decode,
         object::Architecture::PowerPc64 => powerpc64::decode,
         other => bail!("no decoder for {other:?}"),
-    };
+    })
+}
+
+/// Checks the linked kernel whose file this is.
+pub fn check_image(data: &[u8]) -> Result<Report> {
+    let file = object::File::parse(data)?;
+    let decode = decoder(file.architecture())?;
     let section = file.section_by_name(".noinstr.text").context(
         "the image has no .noinstr.text section: the linker script must keep it as a section of its own",
     )?;

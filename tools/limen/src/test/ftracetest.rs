@@ -98,7 +98,10 @@ fn result(line: &str) -> Option<&str> {
     line.strip_prefix('[')?.rsplit_once('[')?.1.strip_suffix(']')
 }
 
-const SCRIPT: &str = "mount -t tracefs nodev /sys/kernel/tracing || exit 1
+/// Some cases look for the number of a process anywhere in lines of a trace, in which microseconds have six
+/// digits. So processes get numbers of seven, as where systemd has raised the limit.
+const SCRIPT: &str = "cd /proc/sys/kernel && echo 4194304 > pid_max && echo 1000000 > ns_last_pid || exit 1
+mount -t tracefs nodev /sys/kernel/tracing || exit 1
 modules=/lib/modules/$(uname -r)
 mkdir -p $modules
 for name in ftrace_direct ftrace_direct_too trace_printk; do

@@ -9,6 +9,7 @@ use crate::task::creds::cap;
 use crate::task::seccomp::ACTIONS_LOGGED;
 use crate::task::uts;
 use crate::task::{coredump, creds, exec, fork, pid};
+use crate::tracing::{console, oops, warned};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -70,6 +71,7 @@ static STACK_TRACER: Hook = Hook(
         let _ = stack_tracer::turn(on != 0);
     },
 );
+static TRACEPOINT_PRINTK: Hook = Hook(|| console::setting().into(), |value| console::set(value as i32));
 static MOST_THREADS: Hook = Hook(
     || fork::max_threads() as i64,
     |most| fork::set_max_threads(most as u64),
@@ -196,6 +198,21 @@ pub static SETTINGS: &[Setting] = &[
         "kernel/stack_tracer_enabled",
         0o644,
         Kind::Ints(&[Number::any(&STACK_TRACER)]),
+    ),
+    Setting::new(
+        "kernel/ftrace_dump_on_oops",
+        0o644,
+        Kind::Text(oops::LENGTH, oops::value, Some(oops::set_value)),
+    ),
+    Setting::new(
+        "kernel/traceoff_on_warning",
+        0o644,
+        Kind::Ints(&[Number::any(&warned::SETTING)]),
+    ),
+    Setting::new(
+        "kernel/tracepoint_printk",
+        0o644,
+        Kind::Ints(&[Number::any(&TRACEPOINT_PRINTK)]),
     ),
     Setting::new(
         "kernel/threads-max",

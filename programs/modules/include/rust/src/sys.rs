@@ -31,6 +31,7 @@ unsafe impl Sync for Param {}
 #[allow(missing_docs, reason = "limen.h says it")]
 unsafe extern "C" {
     pub fn limen_log_text(level: i32, text: *const u8, length: usize);
+    pub fn limen_warn_text(text: *const u8, length: usize);
     pub fn limen_text_add(out: *mut Opaque, text: *const u8, length: usize);
     pub fn limen_vmalloc(size: usize) -> *mut u8;
     pub fn limen_vfree(at: *mut u8);
