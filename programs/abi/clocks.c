@@ -198,11 +198,15 @@ static void all_faster(double rate) {
     struct timespec pause = {0, 400000000};
     double raw[4], then[4];
     for (int i = 0; i < 4; i++) then[i] = both(ways[i].read, ways[i].id, &raw[i]);
-    double began = now(CLOCK_MONOTONIC_RAW), shown = now(CLOCK_MONOTONIC);
-    nanosleep(&pause, NULL);
-    double slept = now(CLOCK_MONOTONIC_RAW) - began;
-    CHECK(now(CLOCK_MONOTONIC) - shown >= 0.4 && slept >= 0.399 / (1 + rate) &&
-          slept < 0.4 / (1 + rate) + 0.2);
+    double slept = 9;
+    /* A busy host may let a guest sleep for longer, but not always. */
+    for (int tries = 0; tries < 5 && slept >= 0.4 / (1 + rate) + 0.2; tries++) {
+        double began = now(CLOCK_MONOTONIC_RAW), shown = now(CLOCK_MONOTONIC);
+        nanosleep(&pause, NULL);
+        slept = now(CLOCK_MONOTONIC_RAW) - began;
+        CHECK(now(CLOCK_MONOTONIC) - shown >= 0.4 && slept >= 0.399 / (1 + rate));
+    }
+    CHECK(slept < 0.4 / (1 + rate) + 0.2);
     for (int i = 0; i < 4; i++) {
         double end, last = both(ways[i].read, ways[i].id, &end);
         CHECK(near((last - then[i]) / (end - raw[i]) - 1, rate));

@@ -71,15 +71,12 @@ type AreaNode = NodeBox<(), Area>;
 
 struct Areas {
     map: RangeTree<(), Area>,
-    /// Where to look for room first.
-    cursor: usize,
     /// The area that was freed last and is still mapped, 0 for none.
     dead: usize,
 }
 
 static AREAS: IrqSpinLock<Areas> = IrqSpinLock::new_allocator(Areas {
     map: RangeTree::new(),
-    cursor: 0,
     dead: 0,
 });
 /// How many pages are in freed areas.
@@ -126,7 +123,6 @@ pub fn init() {
             table::store(entry, Entry::table(frame::phys(new), level - 1));
         }
     }
-    AREAS.lock().cursor = middle();
 }
 
 fn middle() -> usize {
@@ -145,23 +141,15 @@ fn may_wait() -> bool {
 }
 
 impl Areas {
-    /// Finds addresses for `size` bytes, behind the last area or from the start, and inserts the node. `Err`:
-    /// there are none; the node is given back.
+    /// Finds addresses for `size` bytes, the lowest that there are, and inserts the node: what is small and
+    /// stays does not divide the room for what is large, and tables are used again. `Err`: there are none; the
+    /// node is given back.
     fn put(&mut self, mut node: AreaNode, size: usize, zone: Zone) -> Result<usize, AreaNode> {
         let (first, end) = zone.range();
-        let (size, first, last) = (size as u64, first as u64, end as u64 - 1);
-        let near = zone == Zone::Modules && MODULES.0 < MODULES.1;
-        let next = if near {
-            None
-        } else {
-            self.map.room(size, self.cursor as u64, last)
-        };
-        let Some(at) = next.or_else(|| self.map.room(size, first, last)) else {
+        let size = size as u64;
+        let Some(at) = self.map.room(size, first as u64, end as u64 - 1) else {
             return Err(node);
         };
-        if !near {
-            self.cursor = (at + size) as usize;
-        }
         (node.range_mut().first, node.range_mut().last) = (at, at + size - 1);
         self.map.insert(node);
         Ok(at as usize)
