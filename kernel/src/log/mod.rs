@@ -388,7 +388,9 @@ macro_rules! error {
 /// Something is wrong in the kernel itself: for a warning about that, in front of its first line.
 #[macro_export]
 macro_rules! warned {
-    () => { $crate::log::warned() };
+    () => {
+        $crate::log::warned()
+    };
 }
 
 /// Logs for debugging.
