@@ -75,8 +75,8 @@ fn actions() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// All CPUs call the function while it is to switch off what the test switches on. A CPU that finds it on, and
-/// is too late to switch it off, must not use up one of the times.
+/// All CPUs call the function while it is to switch off what the test switches on. A CPU that finds it on,
+/// and is too late to switch it off, must not use up one of the times.
 fn actions_of_all() -> Result<(), &'static str> {
     const TIMES: usize = 300;
     let instance = tracing::make(b"actions").map_err(|_| "no instance")?;

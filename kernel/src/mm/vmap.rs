@@ -142,8 +142,8 @@ fn may_wait() -> bool {
 
 impl Areas {
     /// Finds addresses for `size` bytes, the lowest that there are, and inserts the node: what is small and
-    /// stays does not divide the room for what is large, and tables are used again. `Err`: there are none; the
-    /// node is given back.
+    /// stays does not divide the room for what is large, and tables are used again. `Err`: there are none;
+    /// the node is given back.
     fn put(&mut self, mut node: AreaNode, size: usize, zone: Zone) -> Result<usize, AreaNode> {
         let (first, end) = zone.range();
         let size = size as u64;

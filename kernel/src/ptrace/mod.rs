@@ -119,8 +119,8 @@ fn of_tracee(request: isize, task: &Arc<Task>, addr: usize, data: usize) -> SysR
     Ok(0)
 }
 
-/// Waits until a tracee that is in a stop is off its CPU. `ESRCH`: it is in none, or listens, or the caller is
-/// killed.
+/// Waits until a tracee that is in a stop is off its CPU. `ESRCH`: it is in none, or listens, or the caller
+/// is killed.
 fn settle(task: &Arc<Task>) -> Result<(), Errno> {
     while task.trace.state().stopped().is_some() && !current().fatal_signal_pending() {
         if inspect::wait_off_cpu(task, TaskState::TRACED) {

@@ -94,7 +94,7 @@ pub fn start_thread() {
 pub fn end_thread() -> ! {
     crate::sync::lockdep::thread_ends();
     let me = current();
-    // From now on it is not preempted: whoever moves it to another CPU would take it for a thread that runs on.
+    // From now on it is not preempted: who moves it to another CPU would take it for a thread that runs on.
     super::preempt::disable();
     // Takes the lock of wake-ups: a waker that still saw this thread asleep would overwrite the state, and
     // the thread would go on, or be queued again after its end.

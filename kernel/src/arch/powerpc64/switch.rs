@@ -157,8 +157,8 @@ impl Context {
         self.sp
     }
 
-    /// Where a backtrace of it begins, as long as it is off its CPU: the frame of who called the function that
-    /// switched.
+    /// Where a backtrace of it begins, as long as it is off its CPU: the frame of who called the function
+    /// that switched.
     pub fn frame_pointer(&self) -> usize {
         stack_word(self.sp, self.sp).unwrap_or(0)
     }

@@ -460,8 +460,8 @@ impl FileOps for EpollFile {
     fn poll(&self, _: &File, table: Option<&mut PollTable<'_>>) -> PollEvents {
         if let Some(table) = table {
             table.register(&self.0.poll_wait);
-            // Whoever removes it may have `ready` locked: another epoll file that watched this one ends with the
-            // file that this one has just polled.
+            // Whoever removes it may have `ready` locked: another epoll file that watched this one ends with
+            // the file that this one has just polled.
             if table.removes() {
                 return PollEvents::empty();
             }
