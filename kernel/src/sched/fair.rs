@@ -89,8 +89,6 @@ pub struct Turns {
     last: u64,
     /// How long real-time tasks ran in this period, as the ticks found them.
     realtime: u64,
-    /// Others had their turn in this period.
-    given: bool,
 }
 
 impl Turns {
@@ -100,7 +98,6 @@ impl Turns {
             began: 0,
             last: 0,
             realtime: 0,
-            given: false,
         }
     }
     /// A tick; `rt`: it found a real-time task running. Returns whether the other tasks, if some wait, are to
@@ -108,16 +105,12 @@ impl Turns {
     pub fn tick(&mut self, now: u64, rt: bool) -> bool {
         let ran = now.saturating_sub(self.last);
         self.last = now;
-        if rt {
+        if now.saturating_sub(self.began) >= TURN_PERIOD {
+            self.began = now;
+            self.realtime = 0;
+        } else if rt {
             self.realtime += ran;
         }
-        let ended = now.saturating_sub(self.began) >= TURN_PERIOD;
-        // Ticks may be late: that which ends the period may be the first that sees the share used up.
-        let turn = self.realtime >= RT_SHARE && !(ended && self.given);
-        self.given |= turn;
-        if ended {
-            (self.began, self.realtime, self.given) = (now, 0, false);
-        }
-        turn
+        self.realtime >= RT_SHARE
     }
 }
