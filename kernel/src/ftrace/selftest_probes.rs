@@ -80,6 +80,16 @@ fn actions() -> Result<(), &'static str> {
 fn actions_of_all() -> Result<(), &'static str> {
     const TIMES: usize = 300;
     let instance = tracing::make(b"actions").map_err(|_| "no instance")?;
+    let mut ended = 0;
+    let left = || {
+        let mut text = String::new();
+        let functions = Functions::of(&instance).map_err(|_| "no functions")?;
+        let names = super::names::known().map_err(|_| "no names")?;
+        check!(functions.probes.list(&names, &mut text).is_ok());
+        (0..=TIMES)
+            .find(|n| text.contains(&alloc::format!("probe:traceoff:count={n}\n")))
+            .ok_or("no count")
+    };
     let result = beside_calls(|| {
         let functions = Functions::of(&instance).map_err(|_| "no functions")?;
         let off = Probe {
@@ -89,29 +99,24 @@ fn actions_of_all() -> Result<(), &'static str> {
         };
         let named = command::Functions::new(b"probe");
         check!(functions.probes.add(&instance, named, &off).is_ok());
-        let names = super::names::known().map_err(|_| "no names")?;
-        let mut ended = 0;
         loop {
             instance.turn(true);
-            let mut text = String::new();
-            while instance.is_on() && !text.contains("probe:traceoff:count=0\n") {
-                text.clear();
-                check!(functions.probes.list(&names, &mut text).is_ok());
+            while instance.is_on() {
+                if left()? == 0 {
+                    return Ok(());
+                }
                 crate::sched::yield_now();
             }
-            // The CPU that took the last time is still inside, or gives it back.
-            crate::rcu::synchronize();
-            if !instance.is_on() {
-                ended += 1;
-            } else if text.contains("probe:traceoff:count=0\n") {
-                break;
-            }
+            ended += 1;
         }
-        check!(ended == TIMES);
-        Ok(())
     });
+    // A thread that had taken the last time, and was preempted, has ended.
+    ended += usize::from(!instance.is_on());
+    let left = left();
     check!(tracing::remove(b"actions").is_ok());
-    result
+    result?;
+    check!(ended + left? == TIMES);
+    Ok(())
 }
 
 fn forks() -> Result<(), &'static str> {
