@@ -15,7 +15,7 @@ mod encode;
 mod short;
 
 pub use encode::encode;
-pub use short::short;
+pub use short::write_short;
 
 /// The first bytes of a table.
 pub const MAGIC: [u8; 8] = *b"LimenSym";

@@ -3,39 +3,48 @@
 //! closure. What is generic has no parameters. Several functions may have one name. There is no `:` nor `#`
 //! in a name: in tracefs they are between a function and its command, and before what is none.
 
-use alloc::string::String;
+use core::fmt;
 
-/// The short name of the function with this path, as `rustc-demangle` writes it.
-pub fn short(path: &str) -> String {
-    let mut name = String::new();
-    match path.strip_prefix('<') {
+/// Writes the short name of the function with this path, as `rustc-demangle` writes it. Does not allocate.
+pub fn write_short(path: &str, out: &mut dyn fmt::Write) -> fmt::Result {
+    let (owner, last) = match path.strip_prefix('<') {
         // `<A>::f`, `<A as B>::f`: of A, whatever it implements.
         Some(rest) => {
             let end = closing(rest);
             let of = rest.get(..end).unwrap_or(rest);
             let of = top_level(of, " as ").map_or(of, |at| &of[..at]);
-            name.push_str(kind(of));
-            name.push_str("::");
-            name.push_str(last_of(rest.get(end + 1..).unwrap_or_default()).1);
+            (Some(kind(of)), last_of(rest.get(end + 1..).unwrap_or_default()).1)
         }
         None => {
             let (before, last) = last_of(path);
             let owner = last_of(before).1;
             let method = owner.starts_with(char::is_uppercase) || last.starts_with('{');
-            if method && !owner.is_empty() {
-                name.push_str(owner);
-                name.push_str("::");
-            }
-            name.push_str(last);
+            ((method && !owner.is_empty()).then_some(owner), last)
+        }
+    };
+    let named = |text: &str| text.contains(char::is_alphanumeric);
+    if !owner.is_some_and(named) && !named(last) {
+        return write_plain(path, out);
+    }
+    if let Some(owner) = owner {
+        write_plain(owner, out)?;
+        out.write_char('.')?;
+    }
+    write_plain(last, out)
+}
+
+/// Writes a text without what short names do not have.
+fn write_plain(text: &str, out: &mut dyn fmt::Write) -> fmt::Result {
+    for (n, part) in text.split("::").enumerate() {
+        if n != 0 {
+            out.write_char('.')?;
+        }
+        let kept = |c: &char| !c.is_whitespace() && !matches!(c, '{' | '}' | '#');
+        for c in part.chars().filter(kept) {
+            out.write_char(if c == ':' { '_' } else { c })?;
         }
     }
-    if !name.contains(char::is_alphanumeric) {
-        name.clear();
-        name.push_str(path);
-    }
-    let mut name = name.replace("::", ".").replace(':', "_");
-    name.retain(|c| !c.is_whitespace() && !matches!(c, '{' | '}' | '#'));
-    name
+    Ok(())
 }
 
 /// How far the `>` is that closes what a `<` before the text has opened.
@@ -115,7 +124,14 @@ fn kind(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::write_short;
+    use alloc::string::String;
+
+    fn short(path: &str) -> String {
+        let mut name = String::new();
+        let _ = write_short(path, &mut name);
+        name
+    }
 
     #[test]
     fn names() {

@@ -153,7 +153,32 @@ impl Symbol {
         if table.name(index, |piece| path.push_str(piece)).is_none() {
             return self.write(offset, out);
         }
-        out.write_str(&limen_symbols::short(&path))?;
+        limen_symbols::write_short(&path, out)?;
+        if offset {
+            write!(out, "+{behind:#x}")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// [`Self::write_short`] without allocating, at a panic: the path is put together in `room`, and shown as
+    /// it is if it does not fit there.
+    pub fn write_short_in(self, room: &mut [u8], offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+        let known = table().filter(|_| !init_memory::is_freed(self.0) && !vmap::contains(self.0));
+        let Some((table, (index, behind))) = known.and_then(|t| Some((t, t.lookup(self.0 as u64)?))) else {
+            return self.write(offset, out);
+        };
+        let mut len = 0;
+        table.name(index, |piece| {
+            if let Some(to) = room.get_mut(len..len + piece.len()) {
+                to.copy_from_slice(piece.as_bytes());
+            }
+            len += piece.len();
+        });
+        match room.get(..len).and_then(|path| str::from_utf8(path).ok()) {
+            Some(path) if !path.is_empty() => limen_symbols::write_short(path, out)?,
+            _ => return self.write(offset, out),
+        }
         if offset {
             write!(out, "+{behind:#x}")
         } else {

@@ -2,7 +2,7 @@
 //! name when the trace is read; the names of those that have ended are kept, of as many as were asked for.
 
 use crate::sched::preempt;
-use crate::sync::{Mutex, Once};
+use crate::sync::{Mutex, Once, SpinLock};
 use crate::task::{self, IS_IN_TRACE, Task};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -199,9 +199,20 @@ fn known_now(pid: i32) -> Option<([u8; 16], i32)> {
     Some((ended.comm, ended.tgid))
 }
 
+/// Where names are put together at a panic: as long as the longest.
+static PATH: SpinLock<[u8; 2048]> = SpinLock::new([0; 2048]);
+
 impl World for AtPanic {
     fn symbol(&self, address: u64, form: Form, out: &mut dyn fmt::Write) -> fmt::Result {
-        Names.symbol(address, form, out)
+        if super::marker::is_marker(address as usize) {
+            return Names.symbol(address, form, out);
+        }
+        let symbol = crate::trace::symbols::Symbol(address as usize);
+        let offset = matches!(form, Form::Offset);
+        match PATH.try_lock() {
+            Some(mut room) => symbol.write_short_in(&mut *room, offset, out),
+            None => symbol.write(offset, out),
+        }
     }
     fn comm(&self, pid: i32) -> Option<[u8; 16]> {
         known_now(pid).map(|(comm, _)| comm)
