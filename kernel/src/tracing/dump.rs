@@ -101,7 +101,9 @@ impl Instance {
     /// panic: in the latency format, each once. The panicking CPU, when the others stand still: nothing is
     /// waited for or allocated. What another CPU was reading is left out.
     pub(super) fn show_at_panic(&self, only: Only) {
-        self.turn_quietly(false);
+        let _ = self.turn_quietly(false);
+        // For good: what is called meanwhile may turn recording on again.
+        self.pause();
         match self.name.escape_ascii() {
             _ if self.is_top() => log!(Emerg, "Dumping ftrace buffer:"),
             name => log!(Emerg, "Dumping ftrace instance {name} buffer:"),
