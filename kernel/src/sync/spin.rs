@@ -7,6 +7,10 @@ use crate::arch::irq;
 use crate::sched::preempt;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The addresses of locks of which [`IrqSpinLock::lock_patiently`] has given up; 0: none.
+static GIVEN_UP: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 
 /// A spinlock for data that no interrupt handler uses.
 pub struct SpinLock<T: ?Sized> {
@@ -185,15 +189,25 @@ impl<T: ?Sized> IrqSpinLock<T> {
         }
     }
     /// Takes a lock that this CPU may already hold (below an NMI, or a fault of the holder): gives up after
-    /// some time.
+    /// some time, and at once as long as it has given up before and the lock was not free since.
     #[cfg_attr(feature = "lockdep", track_caller)]
     pub fn lock_patiently(&self) -> Option<IrqSpinGuard<'_, T>> {
         const TRIES: usize = 10_000_000;
-        for _ in 0..TRIES {
+        let me = (&raw const *self).cast::<()>().addr();
+        let before = GIVEN_UP.iter().find(|lock| lock.load(Relaxed) == me);
+        for _ in 0..before.map_or(TRIES, |_| 1) {
             if let Some(guard) = self.try_lock() {
+                if let Some(lock) = before {
+                    lock.store(0, Relaxed);
+                }
                 return Some(guard);
             }
             irq::spin_hint();
+        }
+        if before.is_none() {
+            let _ = GIVEN_UP
+                .iter()
+                .find(|lock| lock.compare_exchange(0, me, Relaxed, Relaxed).is_ok());
         }
         None
     }
