@@ -229,7 +229,8 @@ pub fn begin_filter_stop(frame: &mut Frame) {
 pub fn end_filter_stop(frame: &mut Frame) {
     frame.syscallno = frame.gpr[0] as i32 as isize;
     if frame.syscallno < 0 {
-        frame.set_skipped_result(frame.gpr[3]);
+        // With a positive number, the tracer has said in `ccr` whether that is an error.
+        frame.set_raw_result(frame.gpr[3]);
     } else {
         frame.gpr[3] = frame.orig_gpr3;
     }
