@@ -128,7 +128,7 @@ fn each_kept_return(task: &Task, sp: usize, f: impl FnMut(usize) -> bool) -> boo
 const DEPTH: usize = 64;
 
 /// Calls `f` with each return address on the kernel stack of `task`, the innermost first. Of a thread that
-/// runs, is being woken, is not started or has ended nothing is told, but of the running one. May sleep.
+/// runs or may run, is not started or has ended nothing is told, but of the running one.
 pub fn each_return(task: &Arc<Task>, f: impl FnMut(usize)) {
     let (mut found, mut depth) = ([0; DEPTH], 0);
     let mut keep = |ip| {
@@ -138,8 +138,7 @@ pub fn each_return(task: &Arc<Task>, f: impl FnMut(usize)) {
     };
     if Arc::ptr_eq(task, &current()) {
         backtrace::walk(stack_calls::here(), &mut keep);
-    } else if wait_while(task, is_asleep) {
-        // It may have been woken since.
+    } else {
         let _ = while_off_cpu(task, is_asleep, || {
             // SAFETY: the thread is off its CPU and cannot be woken meanwhile, so nobody uses its context.
             let fp = unsafe { (*task.context.get()).frame_pointer() };

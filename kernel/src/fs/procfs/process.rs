@@ -262,10 +262,13 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("wchan", FileType::Regular, |s| {
         text(s, |s, out| {
-            // Nobody is refused, but only those are told that may trace the thread.
-            let told = s.look(|_| {
-                out.clear();
-                status::wchan(s, out)
+            // Nobody is refused, but only those are told that may trace the thread; and nothing is asked of it
+            // for others.
+            let told = s.look(|_| ()).and_then(|()| {
+                s.look(|_| {
+                    out.clear();
+                    status::wchan(s, out)
+                })
             });
             match told {
                 Err(Errno::EACCES) => write!(out, "0").map_err(|_| Errno::ENOMEM),
