@@ -156,6 +156,23 @@ pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
     readers_wake();
 }
 
+/// Keeps a warning, which the next timer interrupt shows: for code that may hold a console's own lock.
+pub fn keep(args: fmt::Arguments<'_>) {
+    let mut line = Line::<LINE_MAX> {
+        bytes: [0; LINE_MAX],
+        len: 0,
+    };
+    let _ = line.write_fmt(args);
+    let now = MACHINE.get().map_or(0, |machine| (machine.now_ns)());
+    let Some(mut ring) = RING.lock_patiently() else {
+        return;
+    };
+    ring.push(Level::Warning, 0, now, &line.bytes[..line.len]);
+    WRITTEN.store(ring.end().seq, Ordering::Release);
+    drop(ring);
+    WAKE_DUE.store(true, Ordering::Release);
+}
+
 /// Shows records that the consoles have not shown yet. If another CPU is doing that, it shows the newest,
 /// too.
 pub fn flush() {
@@ -336,13 +353,14 @@ fn readers_wake() {
 
 static WAKE_DUE: AtomicBool = AtomicBool::new(false);
 
-/// Wakes readers who could not be woken when a message was logged. Called by the timer interrupt.
+/// Shows what was only kept, and wakes readers who could not be woken when a message was logged. Called by the
+/// timer interrupt.
 pub fn late_wake() {
-    if WAKE_DUE.load(Ordering::Relaxed)
-        && WAKE_DUE.swap(false, Ordering::Acquire)
-        && let Some(wake) = WAKE.get()
-    {
-        wake(true);
+    if WAKE_DUE.load(Ordering::Relaxed) && WAKE_DUE.swap(false, Ordering::Acquire) {
+        flush();
+        if let Some(wake) = WAKE.get() {
+            wake(true);
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use super::dump::Cut;
 use super::event::list;
 use super::names;
 use crate::arch::{irq, smp};
-use crate::cmdline;
 use crate::sync::MAX_CPUS;
+use crate::{cmdline, log};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicI32};
 use limen_trace_text::Entry;
@@ -72,7 +72,8 @@ fn write_line(record: &[u8]) {
             let mut line = Cut::new();
             // What does not fit is cut off.
             let _ = names::event(&entry, &mut line);
-            warning!("{}", line.text());
+            // The event may come while this CPU holds a console's own lock.
+            log::keep(format_args!("{}", line.text()));
         }
         writing.store(false, Relaxed);
     }

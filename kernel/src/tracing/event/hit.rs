@@ -81,7 +81,9 @@ impl Listener {
                 .as_ref()
                 .is_none_or(|filter| filter.keeps(record, context))
         {
-            console::write(record);
+            if self.instance.is_recording() {
+                console::write(record);
+            }
             let body = record.get(Common::SIZE..).unwrap_or_default();
             let recorded = self.instance.record_with(front, body.len(), |words| {
                 for (word, bytes) in words.iter().zip(body.chunks(4)) {
