@@ -4,10 +4,13 @@
 use super::made;
 use super::printk;
 use crate::{cmdline, log};
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 /// The setting: any number but 0 is yes.
 pub static SETTING: AtomicI32 = AtomicI32::new(0);
+
+/// A CPU is about to end recording.
+static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// What the command line says. Boot.
 pub(super) fn init() {
@@ -20,12 +23,14 @@ pub(super) fn init() {
 
 /// The kernel warns of something wrong in itself. Any context.
 fn disable_trace_on_warning() {
-    if SETTING.load(Relaxed) == 0 {
+    // What it does itself may be warned of.
+    if SETTING.load(Relaxed) == 0 || BUSY.swap(true, Relaxed) {
         return;
     }
     let ip = disable_trace_on_warning as *const () as usize;
     printk::print(ip, b"Disabling tracing due to warning\n");
     if let Some(top) = made() {
-        top.turn_quietly(false);
+        let _ = top.turn_quietly(false);
     }
+    BUSY.store(false, Relaxed);
 }
