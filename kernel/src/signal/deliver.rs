@@ -8,6 +8,7 @@ use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
 use crate::task::{CurrentTask, coredump, current, exit, ptrace};
+use core::hint::black_box;
 use limen_entry::Cause;
 use limen_linux_abi::{Errno, Restart};
 
@@ -53,13 +54,22 @@ pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     let task = current();
     let mut caught = Caught::NOTHING;
     let call = frame.interrupt_syscall();
+    // A tracer reads and changes it meanwhile.
+    black_box(&mut *frame);
     let next = next(&task, &mut caught, &areas);
+    black_box(&mut *frame);
     let restart = frame.resume_syscall(call);
     if caught.info.may_be_awaited() {
         crate::task::timers::signal_taken(&mut caught.info);
     }
     match next {
-        Next::Nothing => return restore_saved_mask(&task),
+        Next::Nothing => {
+            if restart.is_some() && limen_entry::Frame::restart(frame).is_none() {
+                // A tracer has put in what is no number: user mode makes the call again with that.
+                frame.rewind_syscall();
+            }
+            return restore_saved_mask(&task);
+        }
         Next::Handler | Next::Stepped { rseq: false } => settle_call(&task, frame, restart, &caught),
         Next::HandlerAfterRseq | Next::Stepped { rseq: true } => {
             settle_call(&task, frame, restart, &caught);

@@ -157,12 +157,12 @@ impl Frame {
         }))
     }
     /// They were looked at. The call is an interrupted one again, with the registers that user mode would
-    /// make it with, unless a tracer moved the program, or put into x8 what is no number.
+    /// make it with, unless a tracer moved the program. With what is no number in x8 it does not restart.
     #[inline(always)]
     pub fn resume_syscall(&mut self, call: Interrupted) -> Option<Restart> {
         let (restart, result, end) = call.0?;
         let number = self.regs[8] as i32;
-        if self.pc != end.wrapping_sub(4) || number < 0 {
+        if self.pc != end.wrapping_sub(4) {
             return None;
         }
         self.orig_x0 = self.regs[0];
