@@ -250,6 +250,14 @@ static void steered(void) {
     CHECK(gained > 0.0007 && gained < 0.0012 && adjtime(NULL, &left) == 0 && left.tv_usec == 0);
 }
 
+/* Whether the clock is in a state between two times of the raw one; -1: the second one came too early. */
+static int comes_to(int state, double from, double end) {
+    while (now(CLOCK_MONOTONIC_RAW) < from) usleep(10000);
+    while (adjust(0) != state && now(CLOCK_MONOTONIC_RAW) < end - 0.2) usleep(10000);
+    int good = adjust(0) == state;
+    return now(CLOCK_MONOTONIC_RAW) < end ? good : -1;
+}
+
 /*
  * A second is put in at the end of the day. Returns 0 if the machine stood still for so long that a state was
  * over before it was looked for.
@@ -264,22 +272,21 @@ static int leap(void) {
     t.maxerror = 0;
     adjust(ADJ_STATUS | ADJ_MAXERROR);
     double raw = 0, begun = both(now, CLOCK_REALTIME, &raw);
+    /* It is at the end of a second that the kernel looks at the status. */
+    if (begun >= midnight - 1) return 0;
     /* What the raw clock shows at midnight, and then when the other one was read. */
     double turn = raw + (midnight - begun), then = 0;
-    int state;
-    do usleep(10000), state = adjust(0);
-    while (state != TIME_INS && now(CLOCK_MONOTONIC_RAW) < turn - 0.2);
-    if (now(CLOCK_MONOTONIC_RAW) >= turn) return 0;
-    CHECK(state == TIME_INS);
-    while (now(CLOCK_MONOTONIC_RAW) < turn + 0.5) usleep(10000);
-    do usleep(10000), state = adjust(0);
-    while (state != TIME_OOP && now(CLOCK_MONOTONIC_RAW) < turn + 0.8);
+    int good = comes_to(TIME_INS, raw, turn);
+    if (good < 0) return 0;
+    CHECK(good);
+    good = comes_to(TIME_OOP, turn + 0.5, turn + 1);
+    if (good < 0) return 0;
+    CHECK(good && t.tai == 1);
     double shown = both(now, CLOCK_REALTIME, &then);
-    if (now(CLOCK_MONOTONIC_RAW) >= turn + 1) return 0;
-    CHECK(state == TIME_OOP && t.tai == 1);
     CHECK(near(shown - midnight, then - turn - 1));
-    while (now(CLOCK_MONOTONIC_RAW) < turn + 1.7) usleep(10000);
-    CHECK(adjust(0) == TIME_WAIT);
+    good = comes_to(TIME_WAIT, turn + 1.7, turn + 10);
+    if (good < 0) return 0;
+    CHECK(good);
     shown = both(now, CLOCK_REALTIME, &then);
     CHECK(near(shown - midnight, then - turn - 1));
     return 1;
