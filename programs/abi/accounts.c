@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "common.h"
 
 #define PAGES 60
 /* Additional faults that may happen: a stack that grows, a buffer of the C library, a page with its locks. */
@@ -159,33 +160,29 @@ static void children(void) {
     CHECK(of_machine() >= machine + 2 * PAGES);
 }
 
-static void nap(long milliseconds) {
-    struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    while (nanosleep(&t, &t) && errno == EINTR) {
-    }
-}
-
 /* Sends `sig` to a process that waits for its vforked child; only a fatal signal ends this wait. */
 static void in_vfork(int sig, int at_once) {
     siginfo_t info = {0};
-    int status = -1;
+    int status = -1, forked[2], go[2];
+    char byte;
+    CHECK(pipe(forked) == 0 && pipe(go) == 0);
     pid_t child = fork();
     if (child == 0) {
         struct rlimit none = {0, 0};
-        struct timespec t = {0, 600000000};
         setrlimit(RLIMIT_CORE, &none);
         pid_t grandchild = vfork();
-        if (grandchild == 0) {
-            syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &t, NULL);
-            _exit(0);
-        }
-        nap(2000);
+        if (grandchild == 0) _exit(write(forked[1], "x", 1) != 1 || read(go[0], &byte, 1) != 1);
+        pause_ms(2000);
         _exit(7);
     }
-    nap(150);
-    CHECK(kill(child, sig) == 0);
-    nap(150);
-    CHECK(waitid(P_PID, child, &info, WEXITED | WNOWAIT | WNOHANG) == 0 && (info.si_pid == child) == at_once);
+    CHECK(read(forked[0], &byte, 1) == 1 && kill(child, sig) == 0);
+    int how = WEXITED | WNOWAIT | WNOHANG;
+    if (!at_once) pause_ms(150);
+    if (at_once) CHECK(SOON(waitid(P_PID, child, &info, how) == 0 && info.si_pid == child));
+    else CHECK(waitid(P_PID, child, &info, how) == 0 && info.si_pid == 0);
+    /* The grandchild goes on only now. */
+    CHECK(write(go[1], "x", 1) == 1);
+    for (int i = 0; i < 2; i++) close(forked[i]), close(go[i]);
     CHECK(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);
     /* No core file is written, and CLD_DUMPED is not reported. */
     CHECK(info.si_pid == child && info.si_code == CLD_KILLED && info.si_status == sig);

@@ -23,8 +23,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "common.h"
 
 #ifndef SYS_clone3
 #define SYS_clone3 435
@@ -163,11 +165,10 @@ static void threads(void) {
     snprintf(path, sizeof path, "/proc/%d/status", tid);
     int fd = open(path, O_RDONLY);
     CHECK(write(go[1], "x", 1) == 1 && pthread_join(thread, NULL) == 0);
-    usleep(100000);
+    snprintf(want, sizeof want, "/proc/%d", tid);
+    CHECK(SOON(stat(want, &st) == -1 && errno == ENOENT));
     CHECK(read(fd, text, sizeof text) == -1 && errno == ESRCH);
     close(fd);
-    snprintf(want, sizeof want, "/proc/%d", tid);
-    CHECK(stat(want, &st) == -1 && errno == ENOENT);
     close(go[0]);
     close(go[1]);
 }
@@ -209,6 +210,18 @@ static void leaders(void) {
     close(ended[0]);
 }
 
+/* A child that has come to user mode and makes no call. */
+static pid_t counting(void) {
+    int shared = MAP_SHARED | MAP_ANONYMOUS;
+    volatile int *count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, shared, -1, 0);
+    pid_t child = fork();
+    if (child == 0)
+        for (;;) ++*count;
+    CHECK(SOON(*count));
+    munmap((void *)count, sizeof *count);
+    return child;
+}
+
 /* What is said of threads in calls (/proc/PID/syscall, stack, wchan), and to whom. */
 static void calls_of_others(void) {
     char text[512];
@@ -246,19 +259,13 @@ static void calls_of_others(void) {
     }
     CHECK(waitpid(other, &status, 0) == other && status == 0);
     /* A thread that runs in user mode has no system call to show. */
-    other = fork();
-    if (other == 0)
-        for (;;);
-    usleep(20000);
+    other = counting();
     CHECK(read_proc(other, "syscall", text, sizeof text) > 0 && strcmp(text, "running\n") == 0);
     CHECK(read_proc(other, "wchan", text, sizeof text) == 1 && *text == '0');
     kill(other, SIGKILL);
     waitpid(other, &status, 0);
     /* A stopped thread is in no system call. */
-    other = fork();
-    if (other == 0)
-        for (;;);
-    usleep(20000);
+    other = counting();
     kill(other, SIGSTOP);
     waitpid(other, &status, WUNTRACED);
     unsigned long sp, pc;

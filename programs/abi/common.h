@@ -7,6 +7,27 @@ static inline void pause_ms(int ms) {
     nanosleep(&t, NULL);
 }
 
+/*
+ * Waits until `condition` holds; gives whether it does. Gives up after 10,000 pauses of a millisecond, which
+ * are counted because a virtual CPU may stand still for any time.
+ */
+#define SOON(condition) ({ \
+    int pauses_left = 10000; \
+    while (!(condition) && pauses_left > 0) pauses_left--, pause_ms(1); \
+    pauses_left > 0; \
+})
+
+/* The letter that /proc shows for the state of a thread; 0: there is no such thread. */
+static inline char thread_state(pid_t tid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", tid);
+    int fd = open(path, O_RDONLY), size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[size > 0 ? size : 0] = 0;
+    const char *at = strrchr(text, ')');
+    return at && at[1] ? at[2] : 0;
+}
+
 /* Waits for a child that checks; returns whether it ended without a failed check. */
 static inline int child_good(pid_t child) {
     int status = -1;

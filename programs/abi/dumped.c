@@ -5,7 +5,7 @@
  *   dumped
  *   dumped --keep FILE ARGUMENTS...   writes its standard input to FILE, and the arguments to FILE.words
  *   dumped --dumpable                 exits with what PR_GET_DUMPABLE says
- *   dumped --stuck                    reads nothing until it is closed
+ *   dumped --stuck FILE               makes the file; reads nothing until its standard input is closed
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -28,9 +28,11 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "common.h"
 
 #define PATTERN "/proc/sys/kernel/core_pattern"
 #define USES_PID "/proc/sys/kernel/core_uses_pid"
@@ -155,9 +157,21 @@ static int not_dumped(int status, int signal) {
     return WIFSIGNALED(status) && WTERMSIG(status) == signal && !WCOREDUMP(status);
 }
 
-static int waits(void) {
-    while (pause() < 0) continue;
-    return 0;
+/* A child without a limit for its core file, that waits for a signal. */
+static pid_t waiting(void) {
+    int limited[2];
+    char byte;
+    CHECK(pipe(limited) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        limit(RLIM_INFINITY);
+        if (write(limited[1], "x", 1) != 1) _exit(1);
+        while (pause() < 0) continue;
+    }
+    CHECK(read(limited[0], &byte, 1) == 1);
+    close(limited[0]);
+    close(limited[1]);
+    return child;
 }
 
 static int is_secretive(void) {
@@ -171,19 +185,10 @@ static void when(void) {
     CHECK(not_dumped(after(crashes, page - 1), SIGSEGV) && access("core", F_OK) == -1);
     CHECK(not_dumped(after(is_secretive, RLIM_INFINITY), SIGSEGV) && access("core", F_OK) == -1);
     /* Signals that mean no error. */
-    pid_t child = fork();
-    if (child == 0) {
-        limit(RLIM_INFINITY);
-        waits();
-    }
+    pid_t child = waiting();
     CHECK(kill(child, SIGTERM) == 0 && waitid(P_PID, child, &info, WEXITED) == 0);
     CHECK(info.si_code == CLD_KILLED && access("core", F_OK) == -1);
-    child = fork();
-    if (child == 0) {
-        limit(RLIM_INFINITY);
-        waits();
-    }
-    usleep(20000);
+    child = waiting();
     CHECK(kill(child, SIGQUIT) == 0 && waitid(P_PID, child, &info, WEXITED) == 0);
     CHECK(info.si_code == CLD_DUMPED && info.si_status == SIGQUIT && unlink("core") == 0);
     /* More than the limit: what fits. Linux 6.1 does not count memory. */
@@ -443,7 +448,7 @@ static void pipes(const char *self) {
     CHECK(not_dumped(after(crashes, 1), SIGSEGV) && access("kept", F_OK) == -1);
     CHECK(put(PATTERN, "|/nonexistent %p\n") && not_dumped(after(crashes, 0), SIGSEGV));
     /* One that does not read: the program waits in its dump, and can be killed. */
-    snprintf(pattern, sizeof pattern, "|%s --stuck\n", self);
+    snprintf(pattern, sizeof pattern, "|%s --stuck %s/stuck\n", self, folder);
     CHECK(put(PATTERN, pattern) && put(PIPE_LIMIT, "0\n"));
     pid_t child = fork();
     int status;
@@ -451,7 +456,7 @@ static void pipes(const char *self) {
         memset(mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 1 << 20);
         crashes();
     }
-    usleep(300000);
+    CHECK(SOON(access("stuck", F_OK) == 0) && unlink("stuck") == 0);
     CHECK(waitpid(child, &status, WNOHANG) == 0 && kill(child, SIGTERM) == 0);
     usleep(50000);
     CHECK(waitpid(child, &status, WNOHANG) == 0 && kill(child, SIGKILL) == 0);
@@ -474,7 +479,8 @@ static int keep(int argc, char **argv) {
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "--keep") == 0) return keep(argc, argv);
     if (argc > 1 && strcmp(argv[1], "--dumpable") == 0) return prctl(PR_GET_DUMPABLE);
-    if (argc > 1) {
+    if (argc > 2 && strcmp(argv[1], "--stuck") == 0) {
+        close(open(argv[2], O_WRONLY | O_CREAT, 0600));
         /* Until the other end is closed. */
         struct pollfd input = {.fd = 0, .events = 0};
         return poll(&input, 1, -1) < 0;

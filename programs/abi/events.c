@@ -52,13 +52,18 @@ static long sleeps(int tid) {
     return *said ? atol(said) : -1;
 }
 
-/* Waits until all of them are at work and asleep, for two seconds at most. */
+/* Waits until all of them are at work and asleep. */
 static void let_sleep(const struct waiter *all, int count) {
-    int tries = 0;
-    while (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) != count) pause_ms(1);
-    for (int i = 0; i < count && tries < 2000; i++)
-        for (; *said_of(all[i].tid, "\nState:\t") != 'S' && tries < 2000; tries++) pause_ms(1);
-    CHECK(tries < 2000);
+    int asleep = SOON(__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) == count);
+    for (int i = 0; i < count && asleep; i++) asleep = SOON(thread_state(all[i].tid) == 'S');
+    CHECK(asleep);
+}
+
+/* How many were woken when `expected` were, and no more for a while; or when no more are woken. */
+static int woken_of(int expected) {
+    SOON(__atomic_load_n(&woken, __ATOMIC_SEQ_CST) >= expected);
+    pause_ms(150);
+    return __atomic_load_n(&woken, __ATOMIC_SEQ_CST);
 }
 
 static void *waits_by_epoll(void *arg) {
@@ -71,29 +76,29 @@ static void *waits_by_epoll(void *arg) {
     }
     me->tid = syscall(SYS_gettid);
     __atomic_add_fetch(&at_work, 1, __ATOMIC_SEQ_CST);
-    if (epoll_wait(epoll, &event, 1, 3000) == 1) __atomic_add_fetch(&woken, 1, __ATOMIC_SEQ_CST);
+    if (epoll_wait(epoll, &event, 1, 30000) == 1) __atomic_add_fetch(&woken, 1, __ATOMIC_SEQ_CST);
     if (me->epoll < 0) close(epoll);
     return NULL;
 }
 
 /*
- * Returns how many of the waiters are woken by one event of `fd`, to which `cause` is written; the others are
- * released by further events.
+ * Whether `expected` of the waiters are woken by one event of `fd`, to which `cause` is written; the others
+ * are released by further events.
  */
-static int woken_by(struct waiter *all, int count, int cause, const void *data, size_t size) {
+static int woken_by(struct waiter *all, int count, int expected, int cause, const void *data, size_t size) {
     at_work = woken = 0;
     for (int i = 0; i < count; i++) pthread_create(&all[i].thread, NULL, waits_by_epoll, &all[i]);
     let_sleep(all, count);
     CHECK(write(cause, data, size) == (ssize_t)size);
-    pause_ms(150);
-    int result = __atomic_load_n(&woken, __ATOMIC_SEQ_CST);
+    int found = woken_of(expected);
+    if (found != expected) printf("%d woken, not %d\n", found, expected);
     for (int i = 0; i < 20 && __atomic_load_n(&woken, __ATOMIC_SEQ_CST) != count; i++) {
         CHECK(write(cause, data, size) == (ssize_t)size);
         pause_ms(10);
     }
     for (int i = 0; i < count; i++) pthread_join(all[i].thread, NULL);
     CHECK(woken == count);
-    return result;
+    return found == expected;
 }
 
 static void one_is_enough(void) {
@@ -112,7 +117,7 @@ static void one_is_enough(void) {
             uint32_t how = edge ? EPOLLET : 0;
             for (int i = 0; i < WAITERS; i++)
                 all[i] = (struct waiter){.fd = from, .epoll = -1, .how = how | EPOLLEXCLUSIVE};
-            CHECK(woken_by(all, WAITERS, to, &one, size) == 1);
+            CHECK(woken_by(all, WAITERS, 1, to, &one, size));
             /* Two that do not wait exclusively are woken in any case. */
             close(from);
             if (kind == 0) from = to = eventfd(0, EFD_NONBLOCK);
@@ -123,7 +128,7 @@ static void one_is_enough(void) {
             }
             for (int i = 0; i < WAITERS; i++)
                 all[i] = (struct waiter){.fd = from, .epoll = -1, .how = how | (i < 2 ? 0 : EPOLLEXCLUSIVE)};
-            CHECK(woken_by(all, WAITERS, to, &one, size) == 3);
+            CHECK(woken_by(all, WAITERS, 3, to, &one, size));
             close(from);
             if (to != from) close(to);
         }
@@ -133,7 +138,7 @@ static void one_is_enough(void) {
     int epoll = epoll_create1(0);
     epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event);
     for (int i = 0; i < WAITERS; i++) all[i] = (struct waiter){ .fd = ends[0], .epoll = epoll };
-    CHECK(woken_by(all, WAITERS, ends[1], &one, 1) == 1);
+    CHECK(woken_by(all, WAITERS, 1, ends[1], &one, 1));
     close(epoll), close(ends[0]), close(ends[1]);
 }
 
@@ -179,16 +184,15 @@ static void readers_in_turn(void) {
                 more[i] = socket(AF_UNIX, SOCK_STREAM, 0);
                 if (i == 0) CHECK(connect(more[i], (void *)&name, 7) == 0);
             } else if (i == 0) CHECK(write(ends[1], "x", 1) == 1);
-        pause_ms(100);
+        CHECK(woken_of(1) == 1);
         for (int i = 0; i < WAITERS; i++) moved += sleeps(all[i].tid) != before[i];
-        CHECK(woken == 1 && moved <= 1);
+        CHECK(moved <= 1);
         if (kind == 0) CHECK(write(ends[1], "sevenxx", 7) == 7);
         else
             for (int i = 1; i < WAITERS; i++)
                 if (kind == 2) CHECK(connect(more[i], (void *)&name, 7) == 0);
                 else CHECK(write(ends[1], "x", 1) == 1);
-        for (int i = 0; i < 100 && __atomic_load_n(&woken, __ATOMIC_SEQ_CST) != WAITERS; i++) pause_ms(10);
-        CHECK(woken == WAITERS);
+        CHECK(SOON(__atomic_load_n(&woken, __ATOMIC_SEQ_CST) == WAITERS));
         __atomic_store_n(&at_work, 0, __ATOMIC_SEQ_CST);
         if (woken != WAITERS) return;
         for (int i = 0; i < WAITERS; i++) {
@@ -237,7 +241,7 @@ static void epoll_edges(void) {
     for (int i = 0; i < 3; i++) {
         struct waiter all = { .epoll = nest[3] };
         uint64_t one = 1;
-        CHECK(woken_by(&all, 1, told, &one, 8) == 1);
+        CHECK(woken_by(&all, 1, 1, told, &one, 8));
     }
     for (int i = 0; i < 4; i++) close(nest[i]);
     /* One thread adds what another removes: no entry is left in the end. */

@@ -63,6 +63,13 @@ static int is(const char *text, const char *wanted) {
     return 0;
 }
 
+/* Whether a file comes to have this text, and keeps it. */
+static int becomes(const char *file, const char *wanted) {
+    SOON(strcmp(text_of(file), wanted) == 0);
+    pause_ms(50);
+    return is(text_of(file), wanted);
+}
+
 /* Whether the log has this text. */
 static int logged(const char *text) {
     static char log[1 << 20];
@@ -75,8 +82,7 @@ static int logged(const char *text) {
 static void hello_rust(void) {
     CHECK(load_named("hello_rust", "times=2") == 0);
     CHECK(logged("hello_rust: loaded, 2 times"));
-    usleep(50000);
-    CHECK(is(text_of("/proc/hello_rust"), "hello from Rust, 0\nhello from Rust, 1\nticks 1\n"));
+    CHECK(becomes("/proc/hello_rust", "hello from Rust, 0\nhello from Rust, 1\nticks 1\n"));
     CHECK(is(sys("hello_rust", "parameters/times"), "2\n") && put("hello_rust", "times", "1\n") == 0);
     CHECK(is(text_of("/proc/hello_rust"), "hello from Rust, 0\nticks 1\n"));
     CHECK(unload("hello_rust") == 0 && logged("hello_rust: unloaded, 1 ticks"));
@@ -93,8 +99,7 @@ static void hello(void) {
     CHECK(load_named("hello", "whom=tester times=2 nonsense=1 numbers=4,5,6 \"word=two words\"") == 0);
     CHECK(logged("hello: loaded, for tester"));
     CHECK(logged("hello: unknown parameter 'nonsense' ignored"));
-    pause_ms(50);
-    CHECK(is(text_of("/proc/hello"), "hello tester\nhello tester\nconstant 42, ticks 3\n"));
+    CHECK(becomes("/proc/hello", "hello tester\nhello tester\nconstant 42, ticks 3\n"));
     unsigned long bytes = 0, users = 9;
     unsigned long long at = 0;
     char state[20] = "", with[20] = "", mark[20] = "";

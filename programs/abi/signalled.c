@@ -596,32 +596,34 @@ static void ended_leaders(void) {
     CHECK(waitpid(child, NULL, 0) == child);
 }
 
-static void *waits_for_child(void *milliseconds) {
-    if (vfork() == 0) {
-        pause_ms(*(int *)milliseconds);
-        _exit(0);
-    }
-    return NULL;
+static int forked[2], go_on[2];
+
+static void *waits_for_child(void *unused) {
+    char byte;
+    if (vfork() == 0) _exit(write(forked[1], "x", 1) != 1 || read(go_on[0], &byte, 1) != 1);
+    return unused;
 }
 
 /* A process continues before all its threads have stopped: one of them waits for its child in vfork. */
 static void continued_early(void) {
     sigset_t set;
     siginfo_t info = { 0 };
-    struct timespec most = { 2, 0 }, none = { 0, 0 };
+    struct timespec most = { 10, 0 }, none = { 0, 0 };
+    char byte;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    CHECK(pipe(forked) == 0 && pipe(go_on) == 0);
     pid_t child = fork();
     if (child == 0) {
         pthread_t thread;
-        int long_enough = 3000;
-        pthread_create(&thread, NULL, waits_for_child, &long_enough);
+        pthread_create(&thread, NULL, waits_for_child, NULL);
         for (;;) pause();
     }
-    pause_ms(300);
+    CHECK(read(forked[0], &byte, 1) == 1);
     kill(child, SIGSTOP);
-    pause_ms(200);
+    CHECK(SOON(thread_state(child) == 'T'));
+    pause_ms(50);
     CHECK(waitid(P_PID, child, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == 0);
     CHECK(sigtimedwait(&set, &info, &none) == -1 && errno == EAGAIN);
     kill(child, SIGCONT);
@@ -633,7 +635,8 @@ static void continued_early(void) {
     CHECK(changes(child, WCONTINUED, CLD_CONTINUED, SIGCONT));
     CHECK(sigtimedwait(&set, &info, &none) == -1 && errno == EAGAIN);
     kill(child, SIGKILL);
-    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK(waitpid(child, NULL, 0) == child && write(go_on[1], "x", 1) == 1);
+    for (int i = 0; i < 2; i++) close(forked[i]), close(go_on[i]);
     sigtimedwait(&set, &info, &none);
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }

@@ -185,20 +185,25 @@ static void real_time_waits_for_nobody(void)
     uint32_t times[2];
     begin_asking(0);
     pthread_create(&thread, 0, real_time, 0);
-    // Its priority is also above that of this thread, which must not run on the CPU where it is delayed.
-    for (int ask = 0; ask < 2; ask++) {
-        asker.ask = ask;
-        woken = 0;
-        uint64_t end = now_us() + 500000;
-        while (now_us() < end)
-            nap(20000);
-        times[ask] = woken;
+    // Its priority is also above that of this thread, which must not run on the CPU where it is delayed. The
+    // machine may stand still in one of the windows, but not in each pair.
+    int good = 0;
+    for (int pair = 0; pair < 5 && !good; pair++) {
+        for (int ask = 0; ask < 2; ask++) {
+            asker.ask = ask;
+            woken = 0;
+            uint64_t end = now_us() + 500000;
+            while (now_us() < end)
+                nap(20000);
+            times[ask] = woken;
+        }
+        good = times[0] >= 4 && times[1] >= times[0] / 4;
     }
     end_asking();
     pthread_join(thread, 0);
     if (verbose)
         printf("a real-time thread woke %u times, %u with extensions\n", times[0], times[1]);
-    if (times[1] < times[0] / 4)
+    if (!good)
         fail("wake-ups of a real-time thread", times[1], times[0]);
 }
 
