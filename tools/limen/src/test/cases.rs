@@ -58,7 +58,7 @@ pub fn read(folder: &str) -> Result<Vec<Case>> {
 
 /// Puts the scripts and a runner script into a folder for the guest (`/cases`). An existing folder is used
 /// again.
-fn prepare(cases: &[Case], shell: &str) -> Result<PathBuf> {
+pub fn prepare(cases: &[Case], shell: &str) -> Result<PathBuf> {
     // Each case has its own folder and session; processes that it leaves running are killed at its end.
     let runner = format!(
         r#"cd /cases
