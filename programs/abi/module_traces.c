@@ -301,6 +301,17 @@ static unsigned long still_inside(unsigned long *calls) {
     return read == 5 ? in : 1000;
 }
 
+/* Waits until so many are inside. */
+static int comes_to(unsigned long wanted) {
+    unsigned long in = 0;
+    for (int i = 0; i < 2000 && in != 1000; i++) {
+        if ((in = still_inside(NULL)) == wanted) return 1;
+        pause_ms(5);
+    }
+    printf("%lu inside\n", in);
+    return 0;
+}
+
 static pid_t start_sleeper(int times) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -321,20 +332,19 @@ static void end_sleeper(pid_t pid) {
  * for it, and another is called or none, which do. */
 static void direct_sleeps(void) {
     CHECK(put("set_ftrace_filter", "") == 0);
-    CHECK(load_named("direct_sleeps", "ms=1500 act=0") == 0);
+    CHECK(load_named("direct_sleeps", "ms=0 hold=1 act=0") == 0);
     CHECK(put("set_ftrace_filter", "sleeps_target") == 0);
     const char *tracers[] = { "function", "function_graph", "nop" };
     for (int i = 0; i < 3; i++) {
         pid_t one = start_sleeper(1);
-        pause_ms(200);
-        CHECK(still_inside(NULL) == 1);
+        CHECK(comes_to(1));
         CHECK(put("current_tracer", tracers[i]) == 0);
         CHECK(still_inside(NULL) == 1);
         pid_t other = start_sleeper(1);
-        pause_ms(200);
-        CHECK(still_inside(NULL) == 2);
+        CHECK(comes_to(2) && choose("hold", "0") == 0);
         end_sleeper(one);
         end_sleeper(other);
+        CHECK(choose("hold", i < 2 ? "1" : "0") == 0);
     }
     /* Two at a time, while everything changes. */
     CHECK(choose("ms", "15") == 0);

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,7 +193,11 @@ static void settings(void) {
     CHECK(put("tracing_cpumask", "xyz") == -EINVAL);
     put("trace_marker", "nowhere");
     CHECK(!has("trace", "nowhere") && put("tracing_cpumask", all) == 0);
-    /* A small buffer keeps the newest; without "overwrite" the oldest. */
+    /* A small buffer, of which each CPU has one, keeps the newest; without "overwrite" the oldest. */
+    cpu_set_t were, one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    CHECK(sched_getaffinity(0, sizeof were, &were) == 0 && sched_setaffinity(0, sizeof one, &one) == 0);
     for (int keeps = 0; keeps < 2; keeps++) {
         CHECK(put("options/overwrite", keeps ? "0" : "1") == 0 && put("buffer_size_kb", "8") == 0);
         CHECK(put("trace", "") == 0);
@@ -204,7 +209,7 @@ static void settings(void) {
         CHECK(has("trace", keeps ? "number 0." : "number 7999."));
         CHECK(!has("trace", keeps ? "number 7999." : "number 0."));
     }
-    CHECK(put("options/overwrite", "1") == 0);
+    CHECK(put("options/overwrite", "1") == 0 && sched_setaffinity(0, sizeof were, &were) == 0);
 }
 
 static void instances(void) {

@@ -2,6 +2,22 @@
 
 #include <sys/time.h>
 
+// A busy host may let a virtual CPU stand still, but hardly each of five times: one attempt must take at most
+// `limit` microseconds. An attempt waits for ten seconds, and tells how long it took.
+static void in_time(const char *what, uint64_t (*attempt)(void), uint64_t limit)
+{
+    uint64_t us = 0;
+    for (int i = 0; i < 5; i++) {
+        us = attempt();
+        if (us <= limit) {
+            late += i != 0;
+            return;
+        }
+    }
+    fail(what, us, limit);
+}
+#define PATIENCE 10000000
+
 // --- a thread that asks all the time
 
 static struct {
@@ -130,14 +146,14 @@ static uint32_t grants(void)
     return n;
 }
 
-static void lengths(void)
+// Whether extensions have ended in time. The alarms are of 50 us: their number of turns on this machine, at
+// this time. On an emulated one whose host is busy these may be milliseconds.
+static int lengths_bounded(int last)
 {
     pthread_t other;
-    uint64_t alarms[15], in_ms = turns_in_ms();
-    // The number of turns in 50 us on this machine, now. On an emulated one whose host is busy these may be
-    // milliseconds.
+    uint64_t alarms[2][15], in_ms = turns_in_ms();
     for (int i = 0; i < 15; i++)
-        alarms[i] = turns_until_alarm(50);
+        alarms[0][i] = turns_until_alarm(50);
     competed = 0;
     begin_asking(0);
     pthread_create(&other, 0, compete, 0);
@@ -152,14 +168,30 @@ static void lengths(void)
     end_asking();
     competed = 1;
     pthread_join(other, 0);
+    for (int i = 0; i < 15; i++)
+        alarms[1][i] = turns_until_alarm(50);
     uint32_t seen = asker.granted < SEEN ? asker.granted : SEEN;
-    long us = quarter(asker.turns, seen, all) * 1000 / in_ms, alarm = quarter(alarms, 15, 15) * 1000 / in_ms;
+    long us = quarter(asker.turns, seen, all) * 1000 / in_ms, alarm = 0;
+    for (int i = 0; i < 2; i++) {
+        long one = quarter(alarms[i], 15, 15) * 1000 / in_ms;
+        alarm = one > alarm ? one : alarm;
+    }
     if (verbose)
         printf("%u extensions, %u of them seen, a quarter no longer than %ld us; "
                "a quarter of the alarms of 50 us no longer than %ld us\n",
                all, seen, us, alarm);
-    if (us > 1000 + 10 * alarm)
+    int bounded = us <= 1000 + 10 * alarm;
+    if (!bounded && last)
         fail("length of extensions, us", us, alarm);
+    return bounded;
+}
+
+static void lengths(void)
+{
+    int tries = 1;
+    while (!lengths_bounded(tries == 3) && tries < 3)
+        tries++;
+    late += tries > 1;
 }
 
 // --- who does not wait for it
@@ -185,10 +217,10 @@ static void real_time_waits_for_nobody(void)
     uint32_t times[2];
     begin_asking(0);
     pthread_create(&thread, 0, real_time, 0);
-    // Its priority is also above that of this thread, which must not run on the CPU where it is delayed. The
-    // machine may stand still in one of the windows, but not in each pair.
-    int good = 0;
-    for (int pair = 0; pair < 5 && !good; pair++) {
+    // Its priority is also above that of this thread, which must not run on the CPU where it is delayed. One
+    // pair of windows must be alike; a busy host may let that CPU stand still in some.
+    int alike = 0;
+    for (int pair = 0; pair < 5 && !alike; pair++) {
         for (int ask = 0; ask < 2; ask++) {
             asker.ask = ask;
             woken = 0;
@@ -197,14 +229,35 @@ static void real_time_waits_for_nobody(void)
                 nap(20000);
             times[ask] = woken;
         }
-        good = times[0] >= 4 && times[1] >= times[0] / 4;
+        alike = times[0] >= 4 && times[1] >= times[0] / 4;
+        late += alike && pair;
+        if (verbose)
+            printf("a real-time thread woke %u times, %u with extensions\n", times[0], times[1]);
     }
     end_asking();
     pthread_join(thread, 0);
-    if (verbose)
-        printf("a real-time thread woke %u times, %u with extensions\n", times[0], times[1]);
-    if (!good)
+    if (!alike)
         fail("wake-ups of a real-time thread", times[1], times[0]);
+}
+
+static uint32_t place;
+
+// Moves the asker from CPU 1 to 2, or back.
+static uint64_t move_once(void)
+{
+    volatile struct area *a = &asking.area;
+    cpu_set_t there;
+    place = 3 - place;
+    CPU_ZERO(&there);
+    CPU_SET(place, &there);
+    nap(10000);
+    uint64_t began = now_us();
+    CHECK("sched_setaffinity", sched_setaffinity(asker.tid, sizeof there, &there), 0);
+    while (a->cpu_id != place && now_us() < began + PATIENCE)
+        sched_yield();
+    uint64_t us = now_us() - began;
+    CHECK("CPU after sched_setaffinity", a->cpu_id, place);
+    return us;
 }
 
 static void moves_wait_for_nobody(void)
@@ -213,20 +266,24 @@ static void moves_wait_for_nobody(void)
         return;
     pin(0);
     begin_asking(1);
-    volatile struct area *a = &asking.area;
-    for (int i = 0; i < 20; i++) {
-        uint32_t to = 2 - i % 2;
-        cpu_set_t there;
-        CPU_ZERO(&there);
-        CPU_SET(to, &there);
-        nap(10000);
-        CHECK("sched_setaffinity", sched_setaffinity(asker.tid, sizeof there, &there), 0);
-        for (uint64_t end = now_us() + 1000000; a->cpu_id != to && now_us() < end;)
-            sched_yield();
-        CHECK("CPU a second after sched_setaffinity", a->cpu_id, to);
-    }
+    place = 1;
+    for (int i = 0; i < 20; i++)
+        in_time("us until it is moved", move_once, 1000000);
     end_asking();
     unpin();
+}
+
+static uint64_t signal_once(void)
+{
+    uint32_t before = asker.handled;
+    nap(5000);
+    uint64_t began = now_us();
+    pthread_kill(asker.thread, SIGUSR1);
+    while (asker.handled == before && now_us() < began + PATIENCE)
+        nap(1000);
+    uint64_t us = now_us() - began;
+    CHECK("signals handled", asker.handled, before + 1);
+    return us;
 }
 
 static void signals_wait_for_nobody(void)
@@ -237,42 +294,46 @@ static void signals_wait_for_nobody(void)
     competed = 0;
     begin_asking(0);
     pthread_create(&other, 0, compete, 0);
-    for (uint32_t i = 1; i <= 20; i++) {
-        nap(5000);
-        pthread_kill(asker.thread, SIGUSR1);
-        for (uint64_t end = now_us() + 1000000; asker.handled < i && now_us() < end;)
-            nap(1000);
-        CHECK("signals handled in a second", asker.handled, i);
-    }
+    for (int i = 0; i < 20; i++)
+        in_time("us until a signal is handled", signal_once, 1000000);
     end_asking();
     competed = 1;
     pthread_join(other, 0);
     sigaction(SIGUSR1, &old, 0);
 }
 
+static pid_t stopping;
+
+static uint64_t stop_once(void)
+{
+    int status = 0;
+    pid_t stopped = 0;
+    nap(20000);
+    uint64_t began = now_us();
+    kill(stopping, SIGSTOP);
+    for (; !stopped && now_us() < began + PATIENCE; nap(1000))
+        stopped = waitpid(stopping, &status, WUNTRACED | WNOHANG);
+    uint64_t us = now_us() - began;
+    CHECK("stopped", stopped, stopping);
+    kill(stopping, SIGCONT);
+    return us;
+}
+
 static void stops_wait_for_nobody(void)
 {
     fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
+    stopping = fork();
+    if (stopping == 0) {
         pthread_t other;
         begin_asking(0);
         pthread_create(&other, 0, compete, 0);
         nap(60000000);
         _exit(0);
     }
-    for (int i = 0; i < 5; i++) {
-        int status = 0;
-        nap(20000);
-        kill(pid, SIGSTOP);
-        pid_t stopped = 0;
-        for (uint64_t end = now_us() + 2000000; !stopped && now_us() < end; nap(1000))
-            stopped = waitpid(pid, &status, WUNTRACED | WNOHANG);
-        CHECK("stopped in two seconds", stopped, pid);
-        kill(pid, SIGCONT);
-    }
-    kill(pid, SIGKILL);
-    waitpid(pid, 0, 0);
+    for (int i = 0; i < 5; i++)
+        in_time("us until it is stopped", stop_once, 2000000);
+    kill(stopping, SIGKILL);
+    waitpid(stopping, 0, 0);
 }
 
 // --- its memory
@@ -297,48 +358,58 @@ static void *forker(void *step)
     return 0;
 }
 
+static volatile uint32_t fork_step;
+static int answered;
+
+static uint64_t ask_after_fork(void)
+{
+    volatile struct area *a = &asking.area;
+    pthread_t other;
+    a->request = 1;
+    fork_step = 1;
+    while (fork_step == 1)
+        ;
+    // From here on only the kernel writes to the page.
+    answered += a->request && !a->granted;
+    competed = 0;
+    pthread_create(&other, 0, compete, 0);
+    uint64_t began = now_us();
+    while (a->request && now_us() < began + PATIENCE)
+        ;
+    CHECK("asks still after a fork", a->request, 0);
+    while (a->granted && now_us() < began + PATIENCE)
+        ;
+    CHECK("has an extension still after a fork", a->granted, 0);
+    uint64_t us = now_us() - began;
+    competed = 1;
+    pthread_join(other, 0);
+    a->request = a->granted = 0;
+    return us;
+}
+
 // Another thread forks, so that the area's page is to be copied: what was asked for is granted all the same,
 // and what was granted ends.
 static void shared_by_a_fork(void)
 {
-    static volatile uint32_t step;
     volatile struct area *a = &asking.area;
-    pthread_t other, forks;
-    step = 0;
+    pthread_t forks;
+    fork_step = 0;
+    answered = 0;
     pin(0);
     CHECK("register", rseq(&asking.area, 33, 2, SIG), 0);
-    pthread_create(&forks, 0, forker, (void *)&step);
-    int answered = 0;
-    for (int i = 0; i < 10; i++) {
-        a->request = 1;
-        step = 1;
-        while (step == 1)
-            ;
-        // From here on only the kernel writes to the page.
-        answered += a->request && !a->granted;
-        competed = 0;
-        pthread_create(&other, 0, compete, 0);
-        uint64_t end = now_us() + 1000000;
-        while (a->request && now_us() < end)
-            ;
-        CHECK("asks still a second after a fork", a->request, 0);
-        while (a->granted && now_us() < end + 1000000)
-            ;
-        CHECK("has an extension still after a fork", a->granted, 0);
-        competed = 1;
-        pthread_join(other, 0);
-        a->request = a->granted = 0;
-    }
+    pthread_create(&forks, 0, forker, (void *)&fork_step);
+    for (int i = 0; i < 10; i++)
+        in_time("us until an extension is over after a fork", ask_after_fork, 2000000);
     if (verbose)
         printf("%d requests when the page was shared\n", answered);
-    step = 3;
+    fork_step = 3;
     pthread_join(forks, 0);
     // Its own fork ends one, also for the child, which may get one of its own.
     for (int i = 0; i < 50; i++) {
         a->request = 1;
         pid_t pid = fork();
         if (pid == 0) {
-            for (uint64_t end = now_us() + 500000; a->granted && now_us() < end;)
+            for (uint64_t end = now_us() + PATIENCE; a->granted && now_us() < end;)
                 ;
             _exit(a->granted);
         }

@@ -61,7 +61,8 @@ C
 ## case: gdb-call-interrupted
 # A function is called while a system call waits, which goes on after it.
 . /common
-(while ! grep -q ready out 2>/dev/null; do sleep 0.1; done; pkill -INT -f '^/subject waits'
+(until grep -q ready out 2>/dev/null; do sleep 0.1; done; pkill -INT -f '^/subject waits'
+ for i in $(seq 600); do grep -q '^\$2 = ' out && break; sleep 0.1; done
  sleep 3; pkill -USR1 -f '^/subject waits') &
 g --args /subject waits <<'C' > out; grep '^\$\|watched\|exited\|SIG' out | plain
 run

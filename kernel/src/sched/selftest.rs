@@ -86,20 +86,24 @@ fn run() -> Result<(), &'static str> {
         failures: AtomicUsize::new(0),
         finished: WaitQueue::new(),
     });
-    let began = now_ns();
     for n in 0..THREADS {
         let s = shared.clone();
         spawn_kthread("selftest", move || worker(n, &s));
     }
-    let ended = shared
+    // They hang if the token has not moved for 20 s: on a busy host all hand-overs may take longer.
+    let mut before = usize::MAX;
+    let ended = || shared.done.load(Ordering::Acquire) == THREADS;
+    while !shared
         .finished
-        .wait_until_deadline_uninterruptible(began + 20_000_000_000, || {
-            shared.done.load(Ordering::Acquire) == THREADS
-        });
-    let total = *shared.counter.lock();
-    if !ended {
-        return Err("threads hang");
+        .wait_until_deadline_uninterruptible(now_ns() + 20_000_000_000, ended)
+    {
+        let token = shared.token.load(Ordering::Acquire);
+        if token == before {
+            return Err("threads hang");
+        }
+        before = token;
     }
+    let total = *shared.counter.lock();
     if total != THREADS * ROUNDS {
         return Err("the lock let two in");
     }

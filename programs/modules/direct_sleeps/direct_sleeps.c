@@ -1,8 +1,8 @@
 /*
  * Functions that are called directly and sleep. Both watch `sleeps_target`, which whoever reads
- * /proc/direct_sleeps calls once; they sleep for `ms` milliseconds and call it again themselves. Reading
- * /proc/direct_change has the other of them called (`act` 1), or unregisters and registers the first again
- * (`act` 2), and says whether somebody is still in the former, and what was wrong so far.
+ * /proc/direct_sleeps calls once; they sleep for `ms` milliseconds and until `hold` is 0, and call it again.
+ * Reading /proc/direct_change has the other of them called (`act` 1), or unregisters and registers the first
+ * again (`act` 2), and says whether somebody is still in the former, and what was wrong so far.
  */
 #include "limen.h"
 
@@ -12,6 +12,8 @@ static int act = 1;
 LIMEN_PARAM(act, int, 0644);
 static unsigned int ms = 20;
 LIMEN_PARAM(ms, uint, 0644);
+static int hold;
+LIMEN_PARAM(hold, int, 0644);
 
 static struct limen_proc *file, *changes;
 static struct limen_tracer *direct;
@@ -34,6 +36,8 @@ static void sleep_in(int which, long a, long b, long c, long d) {
     long result = sleeps_target(11, 22, 33, 44);
     if (ms)
         limen_sleep_ms(ms);
+    while (LOOK(hold))
+        limen_sleep_ms(5);
     result += sleeps_target(11, 22, 33, 44);
     if (result != 2 * 561 || a != 11 || b != 22 || c != 33 || d != 44)
         COUNT(wrong, 1);

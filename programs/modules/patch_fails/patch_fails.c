@@ -1,7 +1,6 @@
 /*
  * A patch that does not come to be: half way, if a tracer of another module changes where `busy_word` of
- * module `busy` goes; else because `start` fails, half a second later. Whoever is in `new_word` stays there
- * for a while.
+ * module `busy` goes; else because `start` fails when somebody is in `new_word`, who stays there for a while.
  */
 #include "limen.h"
 
@@ -34,7 +33,9 @@ static int start(void) {
     int error = limen_patch_enable(functions, 2, 0);
     if (error != 0)
         return error;
-    limen_sleep_ms(500);
+    /* For half a minute. */
+    for (int i = 0; i < 6000 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) == 0; i++)
+        limen_sleep_ms(5);
     return -LIMEN_EIO;
 }
 

@@ -351,6 +351,26 @@ fn sleeper() {
 }
 
 fn stopped_inside() -> Result<(), &'static str> {
+    for _ in 0..5 {
+        let records = stop_inside()?;
+        let calls = records.iter().filter(|record| matches!(record, Record::Call(..)));
+        // The sleeper came to its sleep only after the first tracer had ended: its CPU stood still.
+        if records.len() == 6 && calls.count() == 3 {
+            continue;
+        }
+        check!(records.len() == 4);
+        check!(records.iter().all(|record| match record {
+            Record::Call(entry, _) => entry.depth == 0,
+            Record::Return(exit) => exit.depth == 0,
+        }));
+        return Ok(());
+    }
+    Err("a thread is always late")
+}
+
+/// A thread sleeps in a function whose tracer ends. Returns what another tracer has recorded since: the calls
+/// of this thread, of `probe` and `sleep_until`.
+fn stop_inside() -> Result<Vec<Record>, &'static str> {
     let traced = Traced::new(b"inside", &["sleep_until", "*schedule*"])?;
     AWAKE.store(0, Relaxed);
     spawn_kthread("sleeper", sleeper);
@@ -367,13 +387,7 @@ fn stopped_inside() -> Result<(), &'static str> {
     }
     check!(probe(1, 2, 3, 4) != 0);
     let _ = crate::time::sleep_until(crate::time::now_ns() + 10_000_000);
-    let records = other.take()?;
-    check!(records.len() == 4);
-    check!(records.iter().all(|record| match record {
-        Record::Call(entry, _) => entry.depth == 0,
-        Record::Return(exit) => exit.depth == 0,
-    }));
-    Ok(())
+    other.take()
 }
 
 static STOP: AtomicBool = AtomicBool::new(false);

@@ -8,6 +8,9 @@ use super::{Context, Step, Verdict, flavour};
 use crate::agent;
 use crate::arch::Arch;
 
+/// Seconds for the self-tests, of which they need a tenth: the host may be busy.
+const SELFTESTS: u32 = 600;
+
 /// Prints known lines if the shell, processes and procfs work.
 const SCRIPT: &str = "echo up; nproc; cat /proc/self/comm; (echo sub; exit 3); echo $?\n";
 
@@ -55,7 +58,7 @@ fn debug_pagealloc(context: &Context, arch: Arch) -> Result<String> {
     const WHY: &str = "(debug_pagealloc: the page is free)";
     let said = selftest(context, arch, &[ON])?;
     boot(context, arch, 2, &[ON])?;
-    let guest = Guest::new(context, arch).smp(2).timeout(120);
+    let guest = Guest::new(context, arch).smp(2).timeout(SELFTESTS);
     let words = ["--append=limen.selftest", "--append=limen.use_after_free", ON];
     let ran = guest.options(&words).run()?;
     if !ran
@@ -71,7 +74,7 @@ fn debug_pagealloc(context: &Context, arch: Arch) -> Result<String> {
 /// Runs the kernel's self-tests; returns their last line.
 fn selftest(context: &Context, arch: Arch, options: &[&str]) -> Result<String> {
     // One CPU changes the map, the others read.
-    selftest_in(Guest::new(context, arch).smp(4).timeout(120), options, "")
+    selftest_in(Guest::new(context, arch).smp(4).timeout(SELFTESTS), options, "")
 }
 
 /// The same in this guest, whose log must say that.
@@ -324,7 +327,7 @@ pub fn more_steps(arch: Arch) -> Vec<Step> {
         }
         let said = selftest(context, arch, &[])?;
         for (_, option, says) in MAPS.iter().filter(|(of, ..)| *of == arch) {
-            let guest = Guest::new(context, arch).smp(4).timeout(120);
+            let guest = Guest::new(context, arch).smp(4).timeout(SELFTESTS);
             selftest_in(guest, &[*option], says).with_context(|| (*option).to_owned())?;
         }
         Ok(Verdict::Passed(said))

@@ -13,17 +13,16 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
         .into_iter()
         .partition(|case| case.text.contains("sleep"));
     let one = |cases: &[cases::Case]| {
-        let dir = cases::prepare(cases, "sh")?;
-        let add = format!("--add={}:/cases", dir.display());
-        let guest = |g: Guest| {
-            g.option(&add)
+        let guest = |guest: Guest, add: &str| {
+            guest
+                .option(add)
                 .option("--mem=512M")
                 .smp(2)
                 .timeout(1200)
                 .script("sh /cases/run\n")
         };
         let ours = Guest::new(context, arch).options(options);
-        cases::compare(cases, guest(ours), guest(Guest::linux(arch)?))
+        cases::compare(cases, "sh", (ours, Guest::linux(arch)?), guest)
     };
     let (idle, busy) = std::thread::scope(|scope| {
         let idle = scope.spawn(|| one(&idle));
@@ -31,7 +30,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
         (idle.join(), busy)
     });
     let idle = idle.map_err(|_| anyhow!("a thread of this test ended early"))??;
-    Ok(cases::verdict(idle + busy?))
+    Ok(cases::verdict(&[idle, busy?]))
 }
 
 /// The steps of one architecture.

@@ -25,19 +25,16 @@ fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
             hasher.finish()
         ),
     });
-    let dir = cases::prepare(&scripts, "sh")?;
-    let guest = |g: Guest| {
-        g.option(format!("--add={}:/cases", dir.display()))
+    let guest = |guest: Guest, add: &str| {
+        guest
+            .option(add)
             .option(format!("--add={}:/errors", program.display()))
             .smp(2)
             .timeout(900)
             .script("sh /cases/run\n")
     };
-    cases::compare(
-        &scripts,
-        guest(Guest::new(context, arch)),
-        guest(Guest::linux(arch)?),
-    )?;
+    let kernels = (Guest::new(context, arch), Guest::linux(arch)?);
+    cases::compare(&scripts, "sh", kernels, guest)?;
     Ok(Verdict::Passed(
         "the same as on Linux, as root and as a user".into(),
     ))

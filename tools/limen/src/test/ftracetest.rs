@@ -1,11 +1,13 @@
 //! Linux's ftracetest, from Debian's `linux-source`, unmodified, in the guest's BusyBox shell. All of it
-//! runs; a case whose result is another than expected here fails the step. Where it wants samples of Linux's
-//! modules, those of `programs/modules` that have their names and do the like are loaded.
+//! runs; a case whose result is another than expected here fails the step, if it is so three times: many
+//! count what happens in a time. Where it wants samples of Linux's modules, those of `programs/modules` that
+//! have their names and do the like are loaded.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::again::{Wrong, again};
 use super::guest::Guest;
 use super::modules::with_modules;
 use super::{Context, Step, Verdict};
@@ -107,20 +109,40 @@ mkdir -p $modules
 for name in ftrace_direct ftrace_direct_too trace_printk; do
     cp /modules/$name.ko $modules/ && echo $name.ko: >> $modules/modules.dep || exit 1
 done
-cd /ftrace; sh ./ftracetest -l /tmp/logs
+cd /ftrace; sh ./ftracetest -l /tmp/logs $cases
 for log in /tmp/logs/*-log.*; do echo \"== $log\"; tail -n 8 $log; done
 ";
 
-fn check(context: &Context, arch: Arch) -> Result<Verdict> {
-    let suite = Source::Stable.selftests()?.join("ftrace");
-    let tests = suite.join("test.d");
-    let mut names = Vec::new();
-    for again in [false, true] {
-        for case in cases(&tests)? {
-            if !again || in_instance(&case)? {
-                let name = case.strip_prefix(&tests)?.with_extension("");
-                names.push(name.to_string_lossy().into_owned());
-            }
+/// The names of all cases below a folder, in the order in which they run.
+fn names(tests: &Path) -> Result<Vec<String>> {
+    let name = |case: PathBuf| -> Result<String> {
+        Ok(case
+            .strip_prefix(tests)?
+            .with_extension("")
+            .to_string_lossy()
+            .into_owned())
+    };
+    cases(tests)?.into_iter().map(name).collect()
+}
+
+/// What came of a run.
+struct Came {
+    /// The cases whose result is not the expected one.
+    wrong: Wrong<String>,
+    /// The number of results; those of cases that pass.
+    runs: usize,
+    passes: usize,
+    /// All that was said.
+    text: String,
+}
+
+/// Runs the cases of these names in a guest, those for an instance in one as well; `chosen` are the arguments
+/// that choose them.
+fn run(context: &Context, arch: Arch, suite: &Path, names: &[String], chosen: &str) -> Result<Came> {
+    let mut runs: Vec<&String> = names.iter().collect();
+    for name in names {
+        if in_instance(&suite.join(format!("test.d/{name}.tc")))? {
+            runs.push(name);
         }
     }
     let guest = Guest::new(context, arch)
@@ -128,31 +150,52 @@ fn check(context: &Context, arch: Arch) -> Result<Verdict> {
         .option("--mem=512M")
         .timeout(900)
         .option(format!("--add={}:/ftrace", suite.display()));
-    let ran = with_modules(guest, arch)?.script(SCRIPT).run()?;
+    let script = format!("cases='{chosen}'\n{SCRIPT}");
+    let ran = with_modules(guest, arch)?.script(&script).run()?;
     let text = ran.text();
     let results: Vec<&str> = text.lines().filter_map(result).collect();
-    if results.len() != names.len() {
+    if results.len() != runs.len() {
         bail!(
             "{} cases of {} have a result\n{}",
             results.len(),
-            names.len(),
+            runs.len(),
             ran.everything()
         );
     }
-    let wrong: Vec<String> = names
-        .iter()
-        .zip(&results)
-        .filter(|(name, result)| expected(name) != **result)
-        .map(|(name, result)| format!("{name}: {result} instead of {}", expected(name)))
-        .collect();
+    ran.clean_log()?;
+    let mut wrong = Wrong::new();
+    for (name, result) in runs.iter().zip(&results) {
+        let expected = expected(name);
+        if expected != *result {
+            let said: &mut String = wrong.entry((*name).clone()).or_default();
+            *said += &format!("{name}: {result} instead of {expected}\n");
+        }
+    }
+    Ok(Came {
+        wrong,
+        runs: runs.len(),
+        passes: runs.iter().filter(|name| expected(name) == "PASS").count(),
+        text,
+    })
+}
+
+fn check(context: &Context, arch: Arch) -> Result<Verdict> {
+    let suite = Source::Stable.selftests()?.join("ftrace");
+    let first = run(context, arch, &suite, &names(&suite.join("test.d"))?, "")?;
+    let mut text = first.text;
+    let (wrong, later) = again(first.wrong, 2, |names| {
+        let chosen: Vec<String> = names.iter().map(|name| format!("test.d/{name}.tc")).collect();
+        let came = run(context, arch, &suite, names, &chosen.join(" "))?;
+        text += &came.text;
+        Ok(came.wrong)
+    })?;
     if !wrong.is_empty() {
+        let wrong: Vec<String> = wrong.into_values().collect();
         bail!("{}\n{text}", wrong.join("\n"));
     }
-    ran.clean_log()?;
-    let passed = results.iter().filter(|result| **result == "PASS").count();
     Ok(Verdict::Passed(format!(
-        "Linux's ftracetest: {passed} of {} runs pass, the others fail or are unsupported as expected",
-        results.len()
+        "Linux's ftracetest: {} of {} runs pass, the others fail or are unsupported as expected{later}",
+        first.passes, first.runs
     )))
 }
 

@@ -1,6 +1,7 @@
 //! `limen test`: runs everything that CI runs. Each step prints one line; independent steps run at the same
 //! time. `steps` lists them; each file of this folder has one kind of steps.
 
+mod again;
 mod bench;
 mod boots;
 mod busybox;

@@ -256,7 +256,7 @@ fn tracers(context: &Context, arch: Arch, requests: u32, seed: u32) -> anyhow::R
 fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdict> {
     let guest = Guest::new(context, arch)
         .smp(2)
-        .timeout(300)
+        .timeout(900)
         // Linux before 6.5 has it off.
         .option("--append=secretmem.enable=1");
     let mut guest = guest.options(options);

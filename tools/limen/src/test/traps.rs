@@ -30,17 +30,17 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
         // The results on Linux are kept while the program is the same.
         text: format!("# {:016x}\nexec /traps\n", hasher.finish()),
     }];
-    let dir = cases::prepare(&script, "sh")?;
     for model in models(arch) {
-        let guest = |g: Guest| {
-            g.option(format!("--cpu={model}"))
-                .option(format!("--add={}:/cases", dir.display()))
+        let guest = |guest: Guest, add: &str| {
+            guest
+                .option(format!("--cpu={model}"))
+                .option(add)
                 .option(format!("--add={}:/traps", program.display()))
                 .timeout(300)
                 .script("sh /cases/run\n")
         };
         let ours = Guest::new(context, arch).options(options);
-        cases::compare(&script, guest(ours), guest(Guest::linux(arch)?))
+        cases::compare(&script, "sh", (ours, Guest::linux(arch)?), guest)
             .map_err(|error| error.context(format!("on {model}")))?;
     }
     Ok(Verdict::Passed(format!(

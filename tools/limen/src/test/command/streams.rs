@@ -36,7 +36,8 @@ pub(super) fn statuses(context: &Context, arch: Arch) -> Result<Verdict> {
     let ran = Guest::new(context, arch).program(&[&path, "unknown"]).run()?;
     ran.expect(64).context("its status")?;
     let ran = Guest::new(context, arch)
-        .timeout(8)
+        // The boot is in it.
+        .timeout(30)
         .script("echo before; sleep 1000\n")
         .run()?;
     check(
