@@ -353,8 +353,8 @@ fn readers_wake() {
 
 static WAKE_DUE: AtomicBool = AtomicBool::new(false);
 
-/// Shows what was only kept, and wakes readers who could not be woken when a message was logged. Called by the
-/// timer interrupt.
+/// Shows what was only kept, and wakes readers who could not be woken when a message was logged. Called by
+/// the timer interrupt.
 pub fn late_wake() {
     if WAKE_DUE.load(Ordering::Relaxed) && WAKE_DUE.swap(false, Ordering::Acquire) {
         flush();

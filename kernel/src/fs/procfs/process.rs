@@ -262,8 +262,8 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     }),
     ("wchan", FileType::Regular, |s| {
         text(s, |s, out| {
-            // Nobody is refused, but only those are told that may trace the thread; and nothing is asked of it
-            // for others.
+            // Nobody is refused, but only those are told that may trace the thread; and nothing is asked of
+            // it for others.
             let told = s.look(|_| ()).and_then(|()| {
                 s.look(|_| {
                     out.clear();
