@@ -67,19 +67,19 @@ pub(super) fn take_part(task: &CurrentTask, mut shared: IrqSpinGuard<'_, Process
         counted
     };
     let complete = if counted { count_stopped(&mut shared) } else { None };
+    // Before the parent is told: then the thread has stopped, for who looks at it.
+    task.sched.set_state(TaskState::STOPPED_KILLABLE);
     drop(shared);
     if let Some(sig) = complete {
         tell_parent(&task.process, StopNews::Stopped(sig));
     }
     loop {
-        {
-            let _shared = task.process.signals.lock();
-            if !task.signals.lock().stopped {
-                return;
-            }
-            task.sched.set_state(TaskState::STOPPED_KILLABLE);
-        }
         sched::schedule();
+        let _shared = task.process.signals.lock();
+        if !task.signals.lock().stopped {
+            return;
+        }
+        task.sched.set_state(TaskState::STOPPED_KILLABLE);
     }
 }
 
