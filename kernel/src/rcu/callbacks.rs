@@ -270,7 +270,7 @@ pub fn barrier() {
         .iter()
         .any(|cpu| cpu.thread.get().is_some_and(|thread| Arc::ptr_eq(thread, &me)))
     {
-        warned!();
+        crate::log::warned();
         warning!("WARNING: a callback of RCU waits for itself");
         return;
     }

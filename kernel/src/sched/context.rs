@@ -133,7 +133,6 @@ mod checks {
     pub fn complain(what: &str) {
         static SAID: AtomicU32 = AtomicU32::new(0);
         if SAID.fetch_add(1, Ordering::Relaxed) < 8 {
-            warned!();
             warning!("WARNING: suspicious RCU usage: {what}");
             crate::trace::backtrace::print(crate::arch::stack::here());
         }

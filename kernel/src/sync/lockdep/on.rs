@@ -334,7 +334,6 @@ impl Environment<CLASSES, DEPENDENCIES> for Limen {
     fn report(&self, report: &Report<'_, CLASSES, DEPENDENCIES>) {
         let state = state();
         state.busy.set(true);
-        warned!();
         // A thread that holds a lock of the log or of a console cannot log: it would take that lock again.
         let direct = report.context.held().any(|h| {
             let file = h.site.file();
