@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod line;
 mod ring;
 
 use crate::sync::{IrqSpinLock, Once};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
+pub use line::Line;
 pub use ring::{Cursor, Record, SIZE};
 
 /// Severity, numbered as in syslog.
@@ -111,66 +113,43 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 static SHOWN: AtomicU64 = AtomicU64::new(0);
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
-/// A message that is being formatted on the stack.
-struct Line<const N: usize> {
-    bytes: [u8; N],
-    len: usize,
-}
-
-impl<const N: usize> Write for Line<N> {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        let mut n = s.len().min(N - self.len);
-        while !s.is_char_boundary(n) {
-            n -= 1;
-        }
-        self.bytes[self.len..self.len + n].copy_from_slice(&s.as_bytes()[..n]);
-        self.len += n;
-        Ok(())
-    }
-}
-
 /// Writes a message. For the macros.
 pub fn write(level: Level, args: fmt::Arguments<'_>) {
-    let mut line = Line::<LINE_MAX> {
-        bytes: [0; LINE_MAX],
-        len: 0,
-    };
+    let mut line = Line::<LINE_MAX>::new();
     let _ = line.write_fmt(args);
-    write_bytes(level, 0, &line.bytes[..line.len]);
+    write_bytes(level, 0, line.bytes());
 }
 
 /// Writes a message of a program (facility 1) or of the kernel (facility 0).
 pub fn write_bytes(level: Level, facility: u8, text: &[u8]) {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
-    let now = MACHINE.get().map_or(0, |machine| (machine.now_ns)());
-    let Some(mut ring) = RING.lock_patiently() else {
+    if !record(level, facility, text) {
         // A fault inside the log itself: the message is not recorded, but it is shown.
         Early.write(text);
         Early.write(b"\n");
         return;
-    };
-    ring.push(level, facility, now, text);
-    WRITTEN.store(ring.end().seq, Ordering::Release);
-    drop(ring);
+    }
     flush();
     readers_wake();
 }
 
-/// Keeps a warning, which the next timer interrupt shows: for code that may hold a console's own lock.
-pub fn keep(args: fmt::Arguments<'_>) {
-    let mut line = Line::<LINE_MAX> {
-        bytes: [0; LINE_MAX],
-        len: 0,
-    };
-    let _ = line.write_fmt(args);
+/// Writes a message of the kernel that the next timer interrupt shows: for code that may hold a console's own
+/// lock.
+pub fn write_later(level: Level, text: &[u8]) {
+    if record(level, 0, text) {
+        WAKE_DUE.store(true, Ordering::Release);
+    }
+}
+
+/// Puts a message into the ring. `false`: this CPU has it locked.
+fn record(level: Level, facility: u8, text: &[u8]) -> bool {
     let now = MACHINE.get().map_or(0, |machine| (machine.now_ns)());
     let Some(mut ring) = RING.lock_patiently() else {
-        return;
+        return false;
     };
-    ring.push(Level::Warning, 0, now, &line.bytes[..line.len]);
+    ring.push(level, facility, now, text);
     WRITTEN.store(ring.end().seq, Ordering::Release);
-    drop(ring);
-    WAKE_DUE.store(true, Ordering::Release);
+    true
 }
 
 /// Shows records that the consoles have not shown yet. If another CPU is doing that, it shows the newest,
@@ -235,14 +214,11 @@ impl Output {
 
 /// Calls `f` with `[ 0.123456] ` and the text of each line of a record.
 fn for_each_line(record: &Record, text: &[u8], mut f: impl FnMut(&[u8], &[u8])) {
-    let mut prefix = Line {
-        bytes: [0; 32],
-        len: 0,
-    };
+    let mut prefix = Line::<32>::new();
     let us = record.time_ns / 1000;
     let _ = write!(prefix, "[{:5}.{:06}] ", us / 1_000_000, us % 1_000_000);
     for line in text.split(|b| *b == b'\n') {
-        f(&prefix.bytes[..prefix.len], line);
+        f(prefix.bytes(), line);
     }
 }
 
@@ -401,14 +377,6 @@ macro_rules! warning {
 #[macro_export]
 macro_rules! error {
     ($($arg:tt)*) => { $crate::log!(Err, $($arg)*) };
-}
-
-/// Something is wrong in the kernel itself: for a warning about that, in front of its first line.
-#[macro_export]
-macro_rules! warned {
-    () => {
-        $crate::log::warned()
-    };
 }
 
 /// Logs for debugging.

@@ -2,12 +2,13 @@
 //! which the setting `tracepoint_printk` stays 0, as on Linux. Whoever turns on events that come often may
 //! not get anything else done.
 
-use super::dump::Cut;
+use super::dump::MOST;
 use super::event::list;
 use super::names;
 use crate::arch::{irq, smp};
+use crate::cmdline;
+use crate::log::{self, Level, Line};
 use crate::sync::MAX_CPUS;
-use crate::{cmdline, log};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicI32};
 use limen_trace_text::Entry;
@@ -69,11 +70,11 @@ fn write_line(record: &[u8]) {
     let writing = &WRITING[cpu];
     if !writing.swap(true, Relaxed) {
         if let Some(entry) = Entry::new(cpu, 0, record) {
-            let mut line = Cut::new();
+            let mut line = Line::<MOST>::new();
             // What does not fit is cut off.
             let _ = names::event(&entry, &mut line);
             // The event may come while this CPU holds a console's own lock.
-            log::keep(format_args!("{}", line.text()));
+            log::write_later(Level::Warning, line.bytes());
         }
         writing.store(false, Relaxed);
     }

@@ -3,6 +3,7 @@
 use super::names::AtPanic;
 use super::read::{self, Only, Walk};
 use super::{Instance, Names};
+use crate::log::Line;
 use crate::sync::SpinLock;
 use crate::task;
 use core::sync::atomic::AtomicUsize;
@@ -11,7 +12,7 @@ use limen_trace_text::line::{self, Style};
 use limen_trace_text::{Entry, Options};
 
 /// A line of the log has at most so many bytes of a record.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 /// Before the first record, and behind the last.
 const RULE: &str = "---------------------------------";
 /// Instead of records.
@@ -66,14 +67,14 @@ impl Instance {
             start: 0,
             next: None,
         };
-        let mut text = Cut::new();
+        let mut text = Line::<MOST>::new();
         let Ok(mut walk) = Walk::new(&self.main, only) else {
             warning!("no memory for a dump");
             return;
         };
         let mut any = false;
         while !task::current().fatal_signal_pending() {
-            text.len = 0;
+            text.clear();
             let step = walk.next(&self.main, |step| {
                 let _ = line::lost(step.entry.cpu, step.lost, &mut text);
                 let _ = line::line(&step.entry, &style, &mut text);
@@ -101,7 +102,7 @@ impl Instance {
     /// panic: in the latency format, each once. The panicking CPU, when the others stand still: nothing is
     /// waited for or allocated. What another CPU was reading is left out.
     pub(super) fn show_at_panic(&self, only: Only) {
-        let _ = self.turn_quietly(false);
+        self.turn_quietly(false);
         // For good: what is called meanwhile may turn recording on again.
         self.pause();
         match self.name.escape_ascii() {
@@ -120,7 +121,7 @@ impl Instance {
                 log!(Emerg, "{RULE}");
             }
             any = true;
-            let mut text = Cut::new();
+            let mut text = Line::<MOST>::new();
             let _ = line::lost(copied.cpu, copied.lost, &mut text);
             if let Some(entry) = Entry::new(copied.cpu, copied.time, &room[..copied.len]) {
                 let style = Style {
@@ -142,36 +143,3 @@ impl Instance {
 
 /// Where a panic has the record of which it shows the text.
 static COPY: SpinLock<[u8; 4096]> = SpinLock::new([0; 4096]);
-
-/// Text that is cut off where there is no more room.
-pub(super) struct Cut {
-    bytes: [u8; MOST],
-    len: usize,
-}
-
-impl Cut {
-    pub(super) const fn new() -> Self {
-        Self {
-            bytes: [0; MOST],
-            len: 0,
-        }
-    }
-    pub(super) fn text(&self) -> &str {
-        str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
-    }
-}
-
-impl core::fmt::Write for Cut {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let mut len = text.len().min(MOST - self.len);
-        while !text.is_char_boundary(len) {
-            len -= 1;
-        }
-        self.bytes[self.len..self.len + len].copy_from_slice(&text.as_bytes()[..len]);
-        self.len += len;
-        if len < text.len() {
-            return Err(core::fmt::Error);
-        }
-        Ok(())
-    }
-}
