@@ -145,40 +145,39 @@ impl Symbol {
     /// Writes its short name, which has no spaces, with how far behind the symbol's beginning it is or
     /// without. Allocates.
     pub fn write_short(self, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
-        let known = table().filter(|_| !init_memory::is_freed(self.0) && !vmap::contains(self.0));
-        let Some((table, (index, behind))) = known.and_then(|t| Some((t, t.lookup(self.0 as u64)?))) else {
-            return self.write(offset, out);
-        };
         let mut path = String::new();
-        if table.name(index, |piece| path.push_str(piece)).is_none() {
-            return self.write(offset, out);
-        }
-        limen_symbols::write_short(&path, out)?;
-        if offset {
-            write!(out, "+{behind:#x}")
-        } else {
-            Ok(())
-        }
+        let found = self.path(|piece| path.push_str(piece));
+        self.write_named(found.map(|behind| (&*path, behind)), offset, out)
     }
 
-    /// [`Self::write_short`] without allocating, at a panic: the path is put together in `room`, and shown as
-    /// it is if it does not fit there.
+    /// [`Self::write_short`] without allocating, at a panic: the path is put together in `room`. If it does
+    /// not fit there, it is written as it is.
     pub fn write_short_in(self, room: &mut [u8], offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
-        let known = table().filter(|_| !init_memory::is_freed(self.0) && !vmap::contains(self.0));
-        let Some((table, (index, behind))) = known.and_then(|t| Some((t, t.lookup(self.0 as u64)?))) else {
-            return self.write(offset, out);
-        };
         let mut len = 0;
-        table.name(index, |piece| {
+        let found = self.path(|piece| {
             if let Some(to) = room.get_mut(len..len + piece.len()) {
                 to.copy_from_slice(piece.as_bytes());
             }
             len += piece.len();
         });
-        match room.get(..len).and_then(|path| str::from_utf8(path).ok()) {
-            Some(path) if !path.is_empty() => limen_symbols::write_short(path, out)?,
-            _ => return self.write(offset, out),
-        }
+        let path = room.get(..len).and_then(|path| str::from_utf8(path).ok());
+        self.write_named(path.zip(found), offset, out)
+    }
+
+    /// Calls `f` with the pieces of its path. Returns how far behind its beginning it is. `None`: it is none
+    /// of the kernel's own, or not known.
+    fn path(self, f: impl FnMut(&str)) -> Option<u64> {
+        let table = table().filter(|_| !init_memory::is_freed(self.0) && !vmap::contains(self.0))?;
+        let (index, behind) = table.lookup(self.0 as u64)?;
+        table.name(index, f).map(|()| behind)
+    }
+
+    /// Writes the short form of what [`Self::path`] found.
+    fn write_named(self, found: Option<(&str, u64)>, offset: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+        let Some((path, behind)) = found else {
+            return self.write(offset, out);
+        };
+        limen_symbols::write_short(path, out)?;
         if offset {
             write!(out, "+{behind:#x}")
         } else {
