@@ -273,7 +273,7 @@ impl Instance {
 
     /// Turns recording on or off. Who waits for records is told. In threads and interrupts.
     pub fn turn(&self, on: bool) {
-        let _ = self.turn_quietly(on);
+        self.turn_quietly(on);
         if !on {
             self.waiting.tell();
         }

@@ -30,7 +30,7 @@ fn disable_trace_on_warning() {
     let ip = disable_trace_on_warning as *const () as usize;
     printk::print(ip, b"Disabling tracing due to warning\n");
     if let Some(top) = made() {
-        let _ = top.turn_quietly(false);
+        top.turn_quietly(false);
     }
     BUSY.store(false, Relaxed);
 }

@@ -35,7 +35,7 @@ impl Instance {
         let result = event.publish(self, Some(state));
         if result.is_err() {
             state.on = before.0;
-            let _ = state.soft.set(!before.1);
+            state.soft.set(!before.1);
         }
         result
     }

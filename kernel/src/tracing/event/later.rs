@@ -27,7 +27,7 @@ impl Instance {
     /// What it has recorded so far, of one CPU or all, is written to the log soon. Recording ends. In any
     /// context.
     pub fn ask_for_dump(&self, only: Only) {
-        let _ = self.turn_quietly(false);
+        self.turn_quietly(false);
         self.dump.ask(only);
         snapshot();
     }

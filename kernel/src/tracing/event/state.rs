@@ -69,13 +69,13 @@ impl State {
     /// Turns it on or off, as `enable` does.
     pub fn turn(&mut self, on: bool) {
         self.on = on;
-        let _ = self.soft.set(on);
+        self.soft.set(on);
     }
 
     /// One more trigger keeps it attached.
     pub fn hold(&mut self) {
         if self.softly == 0 {
-            let _ = self.soft.set(self.on);
+            self.soft.set(self.on);
         }
         self.softly += 1;
     }
