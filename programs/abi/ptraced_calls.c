@@ -25,6 +25,8 @@
 #include "seccomp.h"
 #include "tracer.h"
 
+#include "common.h"
+
 #define O_SECCOMP 0x80
 #define CALL_STOP STATUS(SIGTRAP | 0x80, 0)
 
@@ -41,22 +43,22 @@ enum { WORDS = 48, PC = 32, SP = 1, ARGUMENT = 3, ORIGINAL = 34, RESULT = 3, NUM
 enum { CCR = 38, TRAP = 40 };
 #endif
 
-static void get(pid_t pid, unsigned long *registers) {
+static void get_registers(pid_t pid, unsigned long *registers) {
     struct iovec io = {registers, WORDS * sizeof *registers};
     CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
     CHECK(io.iov_len == WORDS * sizeof *registers);
 }
 
-static void set(pid_t pid, unsigned long *registers) {
+static void set_registers(pid_t pid, unsigned long *registers) {
     struct iovec io = {registers, WORDS * sizeof *registers};
     CHECK(trace(SETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0);
 }
 
 static void set_one(pid_t pid, int which, unsigned long value) {
     unsigned long registers[WORDS];
-    get(pid, registers);
+    get_registers(pid, registers);
     registers[which] = value;
-    set(pid, registers);
+    set_registers(pid, registers);
 }
 
 /* Another number of the call at whose entry it stops. */
@@ -164,17 +166,6 @@ static int naps(void) {
     return nanosleep(&some, &some) == 0 ? 5 : errno == EINTR ? 6 : 7;
 }
 
-static char state_of(pid_t pid) {
-    char path[64], text[512], *at;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY);
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    at = strrchr(text, ')');
-    return at ? at[2] : 0;
-}
-
 static int in = -1;
 
 /* A child, traced, that waits in the call that `body` makes; `in` is the other end of its descriptor 7. */
@@ -202,7 +193,7 @@ static pid_t waits(int (*body)(void)) {
     close(third[1]);
     if (in >= 0) close(in);
     in = first[1];
-    for (int looks = 0; looks < 5000 && state_of(pid) != 'S'; looks++) usleep(1000);
+    SOON(thread_state(pid) == 'S');
     CHECK(trace(SEIZE, pid, 0, SYSGOOD) == 0);
     return pid;
 }
@@ -214,7 +205,7 @@ static void stops(pid_t pid, int sig, unsigned long *registers) {
     } else {
         CHECK(trace(INTERRUPT, pid, 0, 0) == 0 && await(pid) == STATUS(SIGTRAP, STOP_EVENT));
     }
-    get(pid, registers);
+    get_registers(pid, registers);
 }
 
 /* It goes on, still waits for its byte, and gets that. */
@@ -260,7 +251,7 @@ static void seen(void) {
         CHECK(registers[PSR] & 0x20 ? (there & 0xffff) == 0xdf00 : there == 0xef000000);
 #endif
 #endif
-        set(pid, registers);
+        set_registers(pid, registers);
         reads_on(pid, 0);
     }
 }
@@ -291,10 +282,10 @@ static void called(void) {
         stops(pid, round & 2 ? SIGUSR2 : 0, before);
         memcpy(registers, before, sizeof before);
         call(registers, argument);
-        set(pid, registers);
+        set_registers(pid, registers);
         CHECK(trace(CONT, pid, 0, 0) == 0);
         heard_of(pid, argument != 0 ? (unsigned long)argument : registers[ARGUMENT]);
-        set(pid, before);
+        set_registers(pid, before);
         reads_on(pid, 0);
     }
     /* What can only be restarted with the time that is left. */
@@ -305,10 +296,10 @@ static void called(void) {
         memcpy(registers, before, sizeof before);
         if (moves) {
             call(registers, 50);
-            set(pid, registers);
+            set_registers(pid, registers);
             CHECK(trace(CONT, pid, 0, 0) == 0);
             heard_of(pid, 50);
-            set(pid, before);
+            set_registers(pid, before);
             CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 5 << 8);
             continue;
         }
@@ -346,12 +337,12 @@ static void with_handlers(void) {
         stops(pid, SIGUSR1, before);
         memcpy(registers, before, sizeof before);
         call(registers, 60);
-        set(pid, registers);
+        set_registers(pid, registers);
         CHECK(trace(CONT, pid, 0, SIGUSR1) == 0);
         heard_of(pid, 60);
         CHECK(trace(PEEKDATA, pid, (unsigned long)&handled, (unsigned long)&count) == 0);
         CHECK((int)count == 1);
-        set(pid, before);
+        set_registers(pid, before);
         reads_on(pid, 0);
     }
 }
@@ -362,12 +353,12 @@ static void changed(void) {
     pid_t pid = waits(reads);
     stops(pid, SIGUSR2, registers);
     registers[ORIGINAL] = 8;
-    set(pid, registers);
+    set_registers(pid, registers);
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 8 << 8);
     pid = waits(reads);
     stops(pid, SIGUSR2, registers);
     registers[NUMBER] = SYS_getppid;
-    set(pid, registers);
+    set_registers(pid, registers);
 #ifdef __arm__
     reads_on(pid, 0);
 #else
@@ -386,7 +377,7 @@ static void changed(void) {
     registers[PC] += registers[PSR] & 0x20 ? 2 : 4;
     registers[RESULT] = -512;
 #endif
-    set(pid, registers);
+    set_registers(pid, registers);
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 7 << 8);
     /* And a call again, by what was there first. */
     pid = waits(reads);
@@ -394,8 +385,8 @@ static void changed(void) {
     stops(pid, 0, registers);
     memcpy(other, registers, sizeof other);
     call(other, 70);
-    set(pid, other);
-    set(pid, registers);
+    set_registers(pid, other);
+    set_registers(pid, registers);
     reads_on(pid, 0);
 }
 
@@ -424,7 +415,7 @@ static pid_t at_filter(void) {
     pid_t pid = traced(filtered_masks);
     CHECK(trace(SETOPTIONS, pid, 0, O_SECCOMP) == 0 && trace(CONT, pid, 0, 0) == 0);
     CHECK(await(pid) == STATUS(SIGTRAP, 7) && message(pid) == 9);
-    get(pid, registers);
+    get_registers(pid, registers);
     CHECK(registers[ORIGINAL] == 7);
     if (ORIGINAL != RESULT) CHECK(registers[RESULT] == (unsigned long)-ENOSYS);
     return pid;
@@ -469,7 +460,7 @@ static pid_t at_entry(void) {
     CHECK(await(pid) == STATUS(SIGSTOP, 0));
     do {
         CHECK(trace(SYSCALL, pid, 0, 0) == 0 && await(pid) == CALL_STOP);
-        get(pid, registers);
+        get_registers(pid, registers);
     } while (message(pid) != 1 || registers[NUMBER] != SYS_umask);
     CHECK(registers[ARGUMENT] == 7 && registers[ORIGINAL] == 7);
     return pid;
