@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 static ASKED: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 /// How often each was asked in kernel mode, and in user mode.
 static CAME: [[AtomicUsize; 2]; MAX_CPUS] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_CPUS];
-/// Within this a CPU answers: it holds NMIs off for moments only.
-const PATIENCE_NS: u64 = 10 * NSEC_PER_SEC;
+/// Within this a CPU answers: it holds NMIs off for moments only, but a virtual one may stand still.
+const PATIENCE_NS: u64 = 60 * NSEC_PER_SEC;
 
 /// In an NMI: whether another CPU asked this one. `from_user`: what it interrupted was user mode.
 #[inline(always)]
