@@ -19,6 +19,7 @@ const PATIENCE_NS: u64 = 60 * NSEC_PER_SEC;
 
 /// In an NMI: whether another CPU asked this one. `from_user`: what it interrupted was user mode.
 #[inline(always)]
+#[allow(dead_code, reason = "not every processor has NMIs")]
 pub fn came(from_user: bool) -> bool {
     let cpu = smp::cpu_id();
     let asked = ASKED[cpu].load(Ordering::Acquire);

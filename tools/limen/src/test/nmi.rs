@@ -81,7 +81,7 @@ fn fiq(context: &Context, arch: Arch) -> Result<Verdict> {
             .log
             .lines()
             .filter_map(|line| line.split("nmi storm: ").nth(1))
-            .last();
+            .next_back();
         let counts: Vec<usize> = last
             .unwrap_or_default()
             .split(' ')
