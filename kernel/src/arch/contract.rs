@@ -164,6 +164,8 @@ owed! {
     irq::raw_save => fn() -> irq::Flags;
     /// As it was. This CPU.
     irq::raw_restore => fn(irq::Flags);
+    /// Off, with NMIs held off, too, where the processor can do that; `raw_restore` ends both. This CPU.
+    irq::raw_save_nmis => fn() -> irq::Flags;
     /// Whether they were on.
     irq::Flags::enabled => fn(irq::Flags) -> bool;
     /// Whether they are on. Any.
@@ -182,6 +184,9 @@ owed! {
 owed! {
     /// Interrupts a CPU, perhaps this one. Atomic.
     interrupt::send_ipi => fn(usize, interrupt::Ipi);
+    /// Interrupts a CPU, perhaps this one, even where its interrupts are off: it tells `sched::nmi::came`.
+    /// `false`: the machine cannot. Atomic.
+    interrupt::send_nmi => fn(usize) -> bool;
     /// Calls the handler, with interrupts off, whenever the line or message comes, from now on. Thread.
     /// Errors: `EBUSY` if it is taken, `EINVAL` or `ENODEV` if there is no such line, `ENOSPC` if there
     /// is no room.

@@ -63,6 +63,7 @@ const ASKING: &[&str] = &[
     "dispatched",
     "ptraced",
     "ptraced_calls",
+    "regressions",
     "stepped",
     "watched",
     "debugged",
