@@ -28,6 +28,7 @@ mod rseq;
 mod seccomp;
 pub mod selftests;
 mod stress;
+mod suites;
 mod trace_boot;
 mod trace_storm;
 mod traps;
@@ -156,6 +157,7 @@ fn steps() -> Vec<Step> {
         steps.extend(nmi::steps(arch));
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
+        steps.extend(suites::steps(arch));
         steps.extend(rseq::steps(arch));
         steps.extend(seccomp::steps(arch));
         steps.extend(rcu::steps(arch));
@@ -257,6 +259,7 @@ const LENGTHY: &[&str] = &[
     "selftests-newer-rseq-arm64",
     "selftests-newer-rseq-powerpc64",
     "selftests-newer-rseq-x86_64",
+    "selftests-powerpc-math-powerpc64",
     "selftests-rseq-arm",
     "selftests-rseq-arm64",
     "selftests-rseq-powerpc64",
@@ -264,6 +267,9 @@ const LENGTHY: &[&str] = &[
     "selftests-seccomp-arm64",
     "selftests-seccomp-powerpc64",
     "selftests-seccomp-x86_64",
+    "selftests-timers-arm",
+    "selftests-timers-arm64",
+    "selftests-timers-powerpc64",
     "short-busybox-arm",
     "short-descriptors-arm",
     "short-traps-arm",
