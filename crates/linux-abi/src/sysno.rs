@@ -53,6 +53,40 @@ pub const NEWER: &[(usize, &str)] = &[(RSEQ_SLICE_YIELD, "rseq_slice_yield")];
 /// The number of `rseq_slice_yield`.
 pub const RSEQ_SLICE_YIELD: usize = 471;
 
+/// Calls of 32-bit Arm's old ABI that are not the EABI's of the same number: those that only it has, and those
+/// whose arguments or structures are others. By the names of their handlers.
+pub const OABI: &[(usize, &str)] = &[
+    (13, "time"),
+    (22, "umount"),
+    (25, "stime"),
+    (27, "alarm"),
+    (30, "utime"),
+    (76, "old_getrlimit"),
+    (82, "old_select"),
+    (89, "old_readdir"),
+    (90, "old_mmap"),
+    (102, "socketcall"),
+    (113, "syscall"),
+    (180, "pread64"),
+    (181, "pwrite64"),
+    (193, "truncate64"),
+    (194, "ftruncate64"),
+    (195, "stat64"),
+    (196, "lstat64"),
+    (197, "fstat64"),
+    (221, "fcntl64"),
+    (225, "readahead"),
+    (251, "epoll_ctl"),
+    (252, "epoll_wait"),
+    (282, "bind"),
+    (283, "connect"),
+    (290, "sendto"),
+    (296, "sendmsg"),
+    (327, "fstatat64"),
+    (346, "epoll_pwait"),
+    (441, "epoll_pwait2"),
+];
+
 pub use syscalls;
 
 /// System calls whose name in an ABI's list is not the name of the handler that does the same there. Where
