@@ -22,6 +22,7 @@ mod module;
 mod mount;
 mod netlink;
 mod old;
+mod old_abi;
 mod open;
 mod pipe;
 mod poll;

@@ -1,6 +1,7 @@
 //! The saved register file: what the entry stubs of `entry` build, and what everything else sees of an
 //! interrupted context.
 
+use super::oabi::BASE;
 use limen_linux_abi::{Errno, Restart};
 
 /// `CPSR.M`.
@@ -36,8 +37,8 @@ pub struct Frame {
     pub syscallno: isize,
     /// r0 as it was when the system call was made.
     pub orig_r0: usize,
-    /// Keeps the stack aligned.
-    pub pad: usize,
+    /// What is known about a call of a thread whose program is of the old ABI (`oabi`).
+    pub found: usize,
     /// r0 to r12.
     pub regs: [usize; 13],
     /// r13.
@@ -66,7 +67,7 @@ impl Frame {
             record: [0; 2],
             syscallno: -1,
             orig_r0: 0,
-            pad: 0,
+            found: 0,
             regs: [0; 13],
             sp,
             lr: 0,
@@ -77,9 +78,9 @@ impl Frame {
     /// The running call has loaded a program, whose register file this is from now on. Who traces calls sees
     /// it return as the call that it was.
     pub fn begin_program(&mut self, entry: usize, sp: usize) {
-        let number = self.syscallno;
+        let (number, found) = (self.syscallno, self.found);
         *self = Self::new_user(entry, sp);
-        self.syscallno = number;
+        (self.syscallno, self.found) = (number, found);
     }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
@@ -182,7 +183,7 @@ impl Frame {
         self.forget_syscall();
     }
     /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What
-    /// the `svc` instruction itself says belongs to the old ABI, which is not offered.)
+    /// the `svc` instruction itself says is looked at later, if the program is of the old ABI: `oabi`.)
     #[inline(always)]
     pub(super) fn begin_syscall(&mut self) {
         self.orig_r0 = self.regs[0];
@@ -220,8 +221,11 @@ impl limen_entry::Frame for Frame {
     fn rearm(&mut self, restart: Restart) {
         self.regs[0] = self.orig_r0;
         if restart == Restart::Block {
-            // Only in here: r7 stays what the program put there.
-            self.syscallno = NR_RESTART_SYSCALL;
+            // Only in here: r7 stays what the program put there. The call stays one of its ABI.
+            self.syscallno = match self.syscallno >= BASE as isize {
+                true => BASE as isize + NR_RESTART_SYSCALL,
+                false => NR_RESTART_SYSCALL,
+            };
         }
     }
 }

@@ -2,6 +2,7 @@
 //! context alone. Inside the context a record with the floating-point registers.
 
 use super::frame::{Frame, PSR_A, PSR_F, PSR_FLAGS, PSR_GE, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
+use super::oabi;
 use super::switch::Fault;
 use super::uaccess;
 use crate::mm::user::{Plain, UserPtr, check};
@@ -132,7 +133,8 @@ pub(super) fn sanitize_psr(cpsr: usize) -> (usize, bool) {
 /// user-controlled bits that could harm the kernel are refused or masked. The frame is no longer a system
 /// call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
-    let info = if frame.syscallno == NR_SIGRETURN { 0 } else { INFO };
+    let is_old = frame.syscallno == NR_SIGRETURN || frame.syscallno == oabi::BASE as isize + NR_SIGRETURN;
+    let info = if is_old { 0 } else { INFO };
     frame.forget_syscall();
     let base = frame.sp;
     if !base.is_multiple_of(8) {
