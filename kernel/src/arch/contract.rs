@@ -503,10 +503,11 @@ owed! {
     /// (`e_flags`) and this entry point is of it; `None`: it cannot run. Thread.
     syscalls::OLD_ABI => Option<super::OldAbi>;
     syscalls::program_is_old => fn(u32, usize) -> Option<bool>;
-    /// A thread of such a program makes a call: finds out which, of which ABI. `false`: that cannot be read, and
-    /// user mode makes the call again. Thread.
+    /// A thread of such a program makes a call: finds out which, of which ABI. `false`: that cannot be read,
+    /// and user mode makes the call again. Thread.
     syscalls::find_call => fn(&mut Frame) -> bool;
-    /// What that has found, of such a thread's call: nothing; one of the old ABI. Atomic, by the frame's holder.
+    /// What that has found, of such a thread's call: nothing; one of the old ABI. Atomic, by the frame's
+    /// holder.
     syscalls::was_not_made => fn(&Frame) -> bool;
     syscalls::is_old_call => fn(&Frame) -> bool;
     /// Options only this architecture has: option, argument. Thread. Errors: `EINVAL` for those of others.
