@@ -162,7 +162,8 @@ fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Opti
     // Read last: tracer, seccomp and tracepoint may each have changed the number. -1 cancels the call; its
     // result is what they put into the frame, or the preset one. Another negative one is an unknown call.
     let number = frame.syscall_number();
-    if number == -1 { None } else { Some(number) }
+    let runs = number != -1 && (!work.contains(SyscallWork::VIEW) || k.view(frame, number));
+    runs.then_some(number)
 }
 
 /// Work on the way out, once per call.

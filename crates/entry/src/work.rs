@@ -91,6 +91,8 @@ bitflags! {
         /// Limen's own: the thread's program is one whose calls say in the instruction which they are, by an
         /// old ABI's rules, or was one until now.
         const OLD_ABI = 1 << 8;
+        /// Limen's own: the thread has only some of the system calls.
+        const VIEW = 1 << 9;
     }
 }
 
@@ -103,7 +105,8 @@ impl SyscallWork {
         .union(Self::AUDIT)
         .union(Self::USER_DISPATCH)
         .union(Self::RSEQ_SLICE)
-        .union(Self::OLD_ABI);
+        .union(Self::OLD_ABI)
+        .union(Self::VIEW);
     /// Bits that matter on the way out.
     pub const EXIT: Self = Self::TRACEPOINT
         .union(Self::TRACE)

@@ -73,6 +73,12 @@ pub trait CallWork: Processor {
     /// The `sys_enter` tracepoint. Its programs may change the number in the frame.
     #[inline(always)]
     fn tracepoint_enter(&self, _frame: &mut Self::Frame, _number: isize) {}
+    /// Whether the thread has the call `number`, which nobody changes any more. If not, its result is in the
+    /// frame.
+    #[inline(always)]
+    fn view(&self, _frame: &mut Self::Frame, _number: isize) -> bool {
+        true
+    }
     /// Audit, on entry.
     #[inline(always)]
     fn audit_enter(&self, _frame: &Self::Frame) {}
