@@ -36,6 +36,7 @@ mod stat;
 mod table;
 mod task;
 pub mod time;
+mod views;
 mod xattr;
 
 pub use crate::arch::Handler;

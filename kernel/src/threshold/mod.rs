@@ -273,6 +273,9 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     fn tracepoint_exit(&self, frame: &mut Frame) {
         crate::tracing::event::calls::exit(frame);
     }
+    fn view(&self, frame: &mut Frame, number: isize) -> bool {
+        crate::filter::view::has(frame, number)
+    }
     fn audit_enter(&self, frame: &Frame) {
         crate::audit::call::enter(frame);
     }
