@@ -142,6 +142,10 @@ fn indirect(call: &mut Call<'_>, number: usize) -> SysResult {
     let number = number & !first;
     let name = (NATIVE_ABI.name_of)(number);
     let handler = at(number).ok_or(Errno::ENOSYS)?;
+    // Not itself.
+    if core::ptr::fn_addr_eq(handler, syscall as Handler) {
+        return Err(Errno::ENOSYS);
+    }
     let args = moved(call.frame);
     match name {
         // The child begins with the caller's registers.
