@@ -151,6 +151,7 @@ static void code_goes_away(void) {
     for (int i = 0; i < 20000; i++) wrong += calls() != getpid();
     leave = 1;
     CHECK(pthread_join(other, NULL) == 0 && wrong == 0);
+    leave = 0;
     fflush(stdout);
     for (int i = 0; i < 5; i++) {
         pid_t child = fork();
