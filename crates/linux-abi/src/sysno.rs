@@ -13,8 +13,8 @@ pub struct Abi {
     pub no_spu: Option<&'static [(usize, usize)]>,
 }
 
-/// Calls that the coprocessors of Cell processors (SPUs) do not have, in the table of 64-bit Power: those that
-/// change the thread or its signals, and those that came later without them.
+/// Calls that the coprocessors of Cell processors (SPUs) do not have, in the table of 64-bit Power: those
+/// that change the thread or its signals, and those that came later without them.
 const NO_SPU: &[(usize, usize)] = &[
     (0, 2),
     (11, 11),
@@ -97,8 +97,8 @@ pub const NEWER: &[(usize, &str)] = &[(RSEQ_SLICE_YIELD, "rseq_slice_yield")];
 /// The number of `rseq_slice_yield`.
 pub const RSEQ_SLICE_YIELD: usize = 471;
 
-/// Calls of 32-bit Arm's old ABI that are not the EABI's of the same number: those that only it has, and those
-/// whose arguments or structures are others. By the names of their handlers.
+/// Calls of 32-bit Arm's old ABI that are not the EABI's of the same number: those that only it has, and
+/// those whose arguments or structures are others. By the names of their handlers.
 pub const OABI: &[(usize, &str)] = &[
     (13, "time"),
     (22, "umount"),

@@ -192,8 +192,7 @@ crate::syscalls! {
     fn ftruncate64(fd: i32, size: Pair) {
         super::file::do_ftruncate(fd, size)
     }
-    fn readahead(fd: i32, offset: Pair, count: usize) {
-        let _ = (offset, count);
+    fn readahead(fd: i32, _offset: Pair, _count: usize) {
         super::file::read_ahead(fd)
     }
     fn stat64(path: usize, to: usize) {
@@ -245,7 +244,7 @@ crate::syscalls! {
         {
             // As on Linux the program's own structure is changed, if it can be: else the call says what is
             // wrong with it.
-            let _ = length.write(ADDRESS);
+            length.write(ADDRESS).ok();
         }
         told(CALLS[SENDMSG].0(call.frame))
     }

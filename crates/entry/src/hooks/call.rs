@@ -28,8 +28,8 @@ pub trait CallWork: Processor {
     /// Runs the system call with number `number` and puts its result into the frame. Unknown numbers give
     /// `ENOSYS`.
     fn dispatch(&self, frame: &mut Self::Frame, number: isize, in_kernel: &InKernel);
-    /// Finds out which call of which ABI it is, and puts its number into the frame. `false`: that could not be
-    /// read; the call was not made, and user mode makes it again.
+    /// Finds out which call of which ABI it is, and puts its number into the frame. `false`: that could not
+    /// be read; the call was not made, and user mode makes it again.
     #[inline(always)]
     fn old_abi(&self, _frame: &mut Self::Frame) -> bool {
         true

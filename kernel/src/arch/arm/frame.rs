@@ -1,7 +1,6 @@
 //! The saved register file: what the entry stubs of `entry` build, and what everything else sees of an
 //! interrupted context.
 
-use super::oabi::BASE;
 use limen_linux_abi::{Errno, Restart};
 
 /// `CPSR.M`.
@@ -25,6 +24,9 @@ pub const PSR_FLAGS: usize = 0xf80f_0000;
 
 /// `restart_syscall` in the arm table.
 const NR_RESTART_SYSCALL: isize = 0;
+
+/// The number of the old ABI's first call (`oabi`), as its instruction and everybody else says it.
+pub const OLD_BASE: usize = 0x90_0000;
 
 /// All general registers of the interrupted context, in the order the entry stubs save them.
 #[derive(Clone, Debug)]
@@ -222,8 +224,8 @@ impl limen_entry::Frame for Frame {
         self.regs[0] = self.orig_r0;
         if restart == Restart::Block {
             // Only in here: r7 stays what the program put there. The call stays one of its ABI.
-            self.syscallno = match self.syscallno >= BASE as isize {
-                true => BASE as isize + NR_RESTART_SYSCALL,
+            self.syscallno = match self.syscallno >= OLD_BASE as isize {
+                true => OLD_BASE as isize + NR_RESTART_SYSCALL,
                 false => NR_RESTART_SYSCALL,
             };
         }

@@ -61,7 +61,7 @@ kuser_page:
     .size   kuser_page, . - kuser_page
     .text
     "#,
-    old = const super::oabi::BASE,
+    old = const super::frame::OLD_BASE,
 );
 
 /// The page in the image.

@@ -1,14 +1,11 @@
 //! The ABI before the EABI (`docs/oabi.md`): which call it is, says the instruction, `swi 0x900000 + n`. Only
 //! threads of such programs look at it.
 
-use super::frame::Frame;
+use super::frame::{Frame, OLD_BASE as BASE};
 use super::step::Code;
 use crate::arch::OldAbi;
 use crate::task::{calls, current};
 use limen_arm_step::Memory;
-
-/// The number of the old ABI's first call, as the instruction and everybody else says it.
-pub const BASE: usize = 0x90_0000;
 
 /// `AUDIT_ARCH_ARM` with a bit that no other ABI has: Linux has no number for it.
 pub const OLD_ABI: Option<OldAbi> = Some(OldAbi {
