@@ -123,7 +123,24 @@ fn enter_watched<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> O
     if work == SyscallWork::SECCOMP && k.seccomp_always_allows(frame) {
         return Some(frame.syscall_number());
     }
+    if work.intersects(SyscallWork::OLD_ABI.union(SyscallWork::VIEW)) {
+        return enter_own(k, frame, work);
+    }
     enter_work(k, frame, work)
+}
+
+/// [`enter_work`] of a thread whose calls are not those of all others.
+#[cold]
+#[inline(never)]
+fn enter_own<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Option<isize> {
+    // Before anybody asks for the call's number.
+    if work.contains(SyscallWork::OLD_ABI) && !k.old_abi(frame) {
+        return None;
+    }
+    let number = enter_work(k, frame, work)?;
+    // After everybody who may change it.
+    let has = !work.contains(SyscallWork::VIEW) || k.view(frame, number);
+    has.then_some(number)
 }
 
 /// Work on the way in, in the order that Linux documents. `None`: the call does not run. `work` was read
@@ -132,11 +149,7 @@ fn enter_watched<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> O
 #[cold]
 #[inline(never)]
 fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Option<isize> {
-    // Before anybody asks for the call's number.
-    if work.contains(SyscallWork::OLD_ABI) && !k.old_abi(frame) {
-        return None;
-    }
-    // Comes before all else: on user dispatch the signal handler must see the registers unchanged.
+    // Comes first: on user dispatch the signal handler must see the registers unchanged.
     if work.contains(SyscallWork::USER_DISPATCH) && k.user_dispatch(frame) {
         return None;
     }
@@ -162,8 +175,7 @@ fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Opti
     // Read last: tracer, seccomp and tracepoint may each have changed the number. -1 cancels the call; its
     // result is what they put into the frame, or the preset one. Another negative one is an unknown call.
     let number = frame.syscall_number();
-    let runs = number != -1 && (!work.contains(SyscallWork::VIEW) || k.view(frame, number));
-    runs.then_some(number)
+    if number == -1 { None } else { Some(number) }
 }
 
 /// Work on the way out, once per call.
