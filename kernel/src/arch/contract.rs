@@ -504,6 +504,17 @@ owed! {
     syscalls::HANDLERS => &'static [(&'static str, super::Handler)];
     /// A call beyond the table, if there is such a one: its result. Thread.
     syscalls::private => fn(&mut Frame) -> Option<usize>;
+    /// The old ABI, if there is one: it has numbers of its own. The next: whether a program with these flags
+    /// (`e_flags`) and this entry point is of it; `None`: it cannot run. Thread.
+    syscalls::OLD_ABI => Option<super::OldAbi>;
+    syscalls::program_is_old => fn(u32, usize) -> Option<bool>;
+    /// A thread of such a program makes a call: finds out which, of which ABI. `false`: that cannot be read,
+    /// and user mode makes the call again. Thread.
+    syscalls::find_call => fn(&mut Frame) -> bool;
+    /// What that has found, of such a thread's call: nothing; one of the old ABI. Atomic, by the frame's
+    /// holder.
+    syscalls::was_not_made => fn(&Frame) -> bool;
+    syscalls::is_old_call => fn(&Frame) -> bool;
     /// Options only this architecture has: option, argument. Thread. Errors: `EINVAL` for those of others.
     syscalls::prctl => fn(&mut Frame, u32, usize) -> Result<usize, Errno>;
     /// The running thread enters seccomp's strict mode: what else it cannot do then. Thread.

@@ -3,10 +3,9 @@
 use super::record::{self, Program, Stamp, kind};
 use super::rules::{self, Subject};
 use super::settings;
-use crate::arch::AUDIT_ARCH;
 use crate::arch::frame::Frame;
 use crate::signal::SIGQUIT;
-use crate::task::{CurrentTask, Task, audit, current};
+use crate::task::{CurrentTask, Task, audit, calls, current};
 use crate::time::realtime_ns;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,7 +27,8 @@ pub fn enter(frame: &Frame) {
     }
     let arguments = core::array::from_fn(|n| frame.arg(n));
     let number = frame.syscall_number() as usize;
-    audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000);
+    let arch = calls::audit_arch(&task, frame);
+    audit::begin_call(&task, (arch, number), arguments, realtime_ns() / 1_000_000);
 }
 
 /// The running thread has a record to make in a call. If the call's begin was not seen, because no rule is
@@ -39,8 +39,8 @@ pub fn notice() {
     if is_seen || settings::enabled() == settings::OFF || task.audit.is_never() || task.is_kernel_thread() {
         return;
     }
-    let (number, arguments) = task.present_call();
-    audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000);
+    let (call, arguments) = task.present_call();
+    audit::begin_call(&task, call, arguments, realtime_ns() / 1_000_000);
 }
 
 /// It ends the call. One whose begin was seen is recorded even if audit was turned off since: else nobody
@@ -51,11 +51,16 @@ pub fn exit(frame: &Frame) {
     let result = told(frame.result());
     let mut subject = Subject::new(&task);
     subject.call = Some((call.arguments, Some(result)));
+    subject.arch = call.arch;
     // The daemon's own calls would have records without end.
     let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
     let rule = match own {
         true => None,
-        false => rules::first(List::Exit, Some(call.number as u32), &subject),
+        false => {
+            // A mask has a bit for each call of a table; the ABI's numbers begin elsewhere.
+            let number = calls::number_in(call.arch, call.number);
+            rules::first(List::Exit, Some(number as u32), &subject)
+        }
     };
     // A rule that says never says it of calls with other records, too.
     let wanted = match rule.as_ref() {
@@ -101,11 +106,12 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
         }
     };
     let [a0, a1, a2, a3] = call.arguments;
+    let arch = call.arch;
     let personality = task.personality.load(Relaxed);
     write(
         kind::SYSCALL,
         format_args!(
-            "arch={AUDIT_ARCH:x} syscall={}{} success={} exit={result} a0={a0:x} a1={a1:x} a2={a2:x} \
+            "arch={arch:x} syscall={}{} success={} exit={result} a0={a0:x} a1={a1:x} a2={a2:x} \
              a3={a3:x} items=0 {} key={}",
             call.number as i32,
             Personality(personality),

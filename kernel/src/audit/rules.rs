@@ -127,6 +127,8 @@ pub struct Subject<'a> {
     task: &'a Task,
     /// The call that it ends: its first arguments and result.
     pub call: Option<([usize; 4], Option<isize>)>,
+    /// The ABI of that call (`AUDIT_ARCH_*`), or the native one.
+    pub arch: u32,
     /// The kind of the record that is to be made.
     pub record: Option<u16>,
 }
@@ -136,6 +138,7 @@ impl<'a> Subject<'a> {
         Self {
             task,
             call: None,
+            arch: crate::arch::AUDIT_ARCH,
             record: None,
         }
     }
@@ -160,7 +163,7 @@ impl Facts for Subject<'_> {
             what::LOGINUID => self.task.audit.login(),
             what::SESSIONID => self.task.audit.session(),
             what::PERS => self.task.personality.load(Relaxed),
-            what::ARCH => crate::arch::AUDIT_ARCH,
+            what::ARCH => self.arch,
             what::MSGTYPE => u32::from(self.record?),
             what::ARG0..=what::ARG3 => self.call?.0[(field - what::ARG0) as usize] as u32,
             _ => return None,

@@ -29,6 +29,7 @@ pub struct Audit {
     never: AtomicBool,
     /// Whether it makes a call whose begin was seen. Its end will be, too, whatever is on then.
     in_call: AtomicBool,
+    arch: AtomicU32,
     number: AtomicUsize,
     arguments: [AtomicUsize; 4],
     /// When the call began, `CLOCK_REALTIME` in milliseconds.
@@ -40,6 +41,8 @@ pub struct Audit {
 /// A call that is being made.
 #[derive(Clone, Copy)]
 pub struct Call {
+    /// Its ABI (`AUDIT_ARCH_*`).
+    pub arch: u32,
     /// Its number.
     pub number: usize,
     /// Its first arguments.
@@ -58,6 +61,7 @@ impl Audit {
             session: AtomicU32::new(UNSET),
             never: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
+            arch: AtomicU32::new(0),
             number: AtomicUsize::new(0),
             arguments: [const { AtomicUsize::new(0) }; 4],
             begun_ms: AtomicU64::new(0),
@@ -92,7 +96,8 @@ impl Audit {
         self.never.load(Relaxed)
     }
     /// The thread begins a call, or has begun it.
-    fn begin(&self, number: usize, arguments: [usize; 4], now_ms: u64) {
+    fn begin(&self, (arch, number): (u32, usize), arguments: [usize; 4], now_ms: u64) {
+        self.arch.store(arch, Relaxed);
         self.number.store(number, Relaxed);
         for (to, from) in self.arguments.iter().zip(arguments) {
             to.store(from, Relaxed);
@@ -104,6 +109,7 @@ impl Audit {
     /// The call that the thread makes. `None`: it makes none whose begin was seen.
     pub fn call(&self) -> Option<Call> {
         self.in_call.load(Relaxed).then(|| Call {
+            arch: self.arch.load(Relaxed),
             number: self.number.load(Relaxed),
             arguments: core::array::from_fn(|n| self.arguments[n].load(Relaxed)),
             begun_ms: self.begun_ms.load(Relaxed),
@@ -116,9 +122,10 @@ impl Audit {
     }
 }
 
-/// The running thread `task` begins a call, or has begun it: the end of this call is seen.
-pub fn begin_call(task: &Task, number: usize, arguments: [usize; 4], now_ms: u64) {
-    task.audit.begin(number, arguments, now_ms);
+/// The running thread `task` begins a call (its ABI, its number), or has begun it: the end of this call is
+/// seen.
+pub fn begin_call(task: &Task, call: (u32, usize), arguments: [usize; 4], now_ms: u64) {
+    task.audit.begin(call, arguments, now_ms);
     // Who turns audit off at this moment may have cleared it, and not have seen the call.
     task.info.work.set_syscall_work(SyscallWork::AUDIT);
 }

@@ -21,6 +21,7 @@ mod memory;
 mod modules;
 mod nmi;
 mod nohz;
+mod oabi;
 mod programs;
 mod rcu;
 mod rooms;
@@ -148,6 +149,7 @@ fn steps() -> Vec<Step> {
     for arch in Arch::ALL {
         steps.extend(programs::steps(arch));
         steps.extend(traps::steps(arch));
+        steps.extend(oabi::steps(arch));
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(modules::steps(arch));
@@ -229,6 +231,7 @@ const LENGTHY: &[&str] = &[
     "lockdep-modules-arm",
     "lockdep-modules-arm64",
     "lockdep-modules-powerpc64",
+    "lockdep-oabi-arm",
     "lockdep-powerpc64",
     "map-long-arm",
     "map-long-arm64",

@@ -71,6 +71,7 @@ const ASKING: &[&str] = &[
     "audited",
     "recorded",
     "crossings",
+    "views",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
