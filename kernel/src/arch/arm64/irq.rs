@@ -1,4 +1,4 @@
-//! This CPU's interrupt flag (`PSTATE.I`). SError and FIQs, which are NMIs (`arm_common/gic.rs`), are unmasked
+//! This CPU's interrupt flag (`PSTATE.I`). SError and FIQs (NMIs, see `arm_common/gic.rs`) are unmasked
 //! together with interrupts and stay so until the next exception. Debug exceptions are never used by the
 //! kernel and stay masked.
 

@@ -1,8 +1,8 @@
 //! The interrupt controller, GICv2 or GICv3 (Arm IHI 0048, IHI 0069): one interface for `interrupt`. With
 //! version 3 the CPU side is system registers.
 //!
-//! Where the controller has one security state, which is the kernel's, an interrupt of its group 0 comes as an
-//! FIQ and all others as IRQs: the kernel has one, software-generated, that is more urgent than all others.
+//! Where the controller has one security state, which is the kernel's, an interrupt of its group 0 comes as
+//! an FIQ and all others as IRQs: the kernel has one, software-generated, that is more urgent than all others.
 //! Where there are two (firmware, or a hypervisor, has the other) group 0 is not the kernel's.
 
 use super::{cpus, devicetree, sysreg};
