@@ -69,6 +69,7 @@ const ASKING: &[&str] = &[
     "dumped",
     "audited",
     "recorded",
+    "witnessed",
     "crossings",
 ];
 
