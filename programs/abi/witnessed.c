@@ -1,7 +1,7 @@
 /*
  * Audit: what records tell of a call beside the call: its files, its addresses, whom it is for; rules about
- * files, and watches that follow a name. Called by tools/limen/src/test/programs.rs, on every architecture; on
- * Linux it can be run by hand, as root, with audit=1 on the command line, if no daemon runs.
+ * files, and watches that follow a name. Called by tools/limen/src/test/programs.rs, on every architecture;
+ * on Linux it can be run by hand, as root, with audit=1 on the command line, if no daemon runs.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -109,13 +109,13 @@ static void text_field(unsigned what, const char *text) {
     made_rule.rule.buflen += strlen(text);
 }
 
-#define RECORDED(call, fd, log, key, ...)                                                                          \
-    do {                                                                                                           \
-        rule_for(call, key);                                                                                       \
-        CHECK(rule(fd, AUDIT_ADD_RULE) == 0);                                                                      \
-        __VA_ARGS__;                                                                                               \
-        CHECK(collect(log, "key=\"" key "\""));                                                                    \
-        CHECK(rule(fd, AUDIT_DEL_RULE) == 0);                                                                      \
+#define RECORDED(call, fd, log, key, ...)            \
+    do {                                             \
+        rule_for(call, key);                         \
+        CHECK(rule(fd, AUDIT_ADD_RULE) == 0);        \
+        __VA_ARGS__;                                 \
+        CHECK(collect(log, "key=\"" key "\""));      \
+        CHECK(rule(fd, AUDIT_DEL_RULE) == 0);        \
     } while (0)
 
 /* --- files --- */
@@ -306,6 +306,8 @@ static void fields(int fd, int log) {
     CHECK(rule(fd, AUDIT_ADD_RULE) == -ENOENT);
 }
 
+#define WATCHED "\"" BASE "/w/x\" key=\"watch\" list=4 res=1"
+
 /* A watch is of a name, whatever file has it. */
 static void watches(int fd, int log) {
     CHECK(mkdir("w", 0700) == 0);
@@ -316,7 +318,7 @@ static void watches(int fd, int log) {
     touch("w/other");
     CHECK(was(fd, log, "watch") == 0);
     touch("w/x");
-    CHECK(record(log, AUDIT_CONFIG_CHANGE, " op=updated_rules path=\"" BASE "/w/x\" key=\"watch\" list=4 res=1") != NULL);
+    CHECK(record(log, AUDIT_CONFIG_CHANGE, " op=updated_rules path=" WATCHED) != NULL);
     CHECK(was(fd, log, "watch") == 1);
     close(open("w/x", O_RDONLY));
     CHECK(was(fd, log, "watch") == 0);
@@ -327,7 +329,7 @@ static void watches(int fd, int log) {
     touch("w/x");
     CHECK(was(fd, log, "watch") == 1);
     CHECK(rename("w", "v") == 0);
-    CHECK(record(log, AUDIT_CONFIG_CHANGE, " op=remove_rule path=\"" BASE "/w/x\" key=\"watch\" list=4 res=1") != NULL);
+    CHECK(record(log, AUDIT_CONFIG_CHANGE, " op=remove_rule path=" WATCHED) != NULL);
     CHECK(rule(fd, AUDIT_DEL_RULE) == -ENOENT);
     CHECK(unlink("v/x") == 0 && rmdir("v") == 0);
 }
@@ -351,7 +353,8 @@ static void trees(int fd, int log) {
     CHECK(was(fd, log, "tree") == 1 && unlink("m/z") == 0);
     CHECK(told(fd, AUDIT_TRIM, NULL, 0) == 0);
     CHECK(unlink("t/u/y") == 0 && rmdir("t/u") == 0 && rmdir("t") == 0 && rmdir("m") == 0);
-    CHECK(record(log, AUDIT_CONFIG_CHANGE, "op=remove_rule dir=\"" BASE "/t\" key=\"tree\" list=4 res=1") != NULL);
+    const char *gone = "op=remove_rule dir=\"" BASE "/t\" key=\"tree\" list=4 res=1";
+    CHECK(record(log, AUDIT_CONFIG_CHANGE, gone) != NULL);
     CHECK(rule(fd, AUDIT_DEL_RULE) == -ENOENT);
 }
 

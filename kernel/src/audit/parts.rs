@@ -1,5 +1,5 @@
-//! The records of a call beside the first one: what it executed, whom it was for, which files it looked up. In
-//! Linux's order.
+//! The records of a call beside the first one: what it executed, whom it was for, which files it looked up.
+//! They come in Linux's order.
 
 use super::record::kind;
 use crate::fs::path::Path;
@@ -132,7 +132,8 @@ pub fn details(details: &Details, write: Write<'_>) {
     if !details.address.is_empty() {
         write(kind::SOCKADDR, format_args!("saddr={}", Hex(&details.address)));
     }
-    // As on Linux the first comes last: it has a place of its own, others are in groups of 16, the newest first.
+    // As on Linux the first comes last: it has a place of its own, others are in groups of 16, the newest
+    // first.
     let (first, others) = match details.targets.split_first() {
         Some((first, others)) => (Some(first), others),
         None => (None, &[][..]),

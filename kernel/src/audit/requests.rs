@@ -52,7 +52,8 @@ const ABLE: u32 = feature::BACKLOG_LIMIT
     | feature::EXECUTABLE_PATH
     | feature::EXCLUDE_EXTEND
     | feature::SESSIONID_FILTER
-    | feature::LOST_RESET;
+    | feature::LOST_RESET
+    | feature::FILTER_FS;
 
 struct Audit;
 

@@ -70,8 +70,8 @@ impl Seen {
         Self(ENDED.0.load(Ordering::Acquire))
     }
 
-    /// The number of moves that have ended. If one goes on, or walks are not to be plain, [`Self::still`] will
-    /// say that something moved.
+    /// The number of moves that have ended. If one goes on, or walks are not to be plain, [`Self::still`]
+    /// will say that something moved.
     #[inline(always)]
     pub fn at_once() -> Self {
         Self(ENDED.0.load(Ordering::Acquire))

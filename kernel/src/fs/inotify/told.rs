@@ -148,17 +148,23 @@ fn about_unless(without: u32, dentry: &Shared<Dentry>, mask: u32) {
 
 /// An entry was made.
 pub fn created(dir: &Inode, child: &Shared<Dentry>) {
-    if_watched!({
-        let name = child.name();
-        audit::made(dir, &name, &child.inode);
-        notify(dir, CREATE | dir_bit(&child.inode), 0, &name);
-    });
+    if_watched!(tell_created(dir, child));
+}
+// What is told is out of line: who asks in vain keeps nothing for it.
+#[cold]
+#[inline(never)]
+fn tell_created(dir: &Inode, child: &Shared<Dentry>) {
+    let name = child.name();
+    audit::made(dir, &name, &child.inode);
+    notify(dir, CREATE | dir_bit(&child.inode), 0, &name);
 }
 /// An entry was removed.
 pub fn removed(dir: &Inode, child: &Shared<Dentry>) {
-    if nobody() {
-        return;
-    }
+    if_watched!(tell_removed(dir, child));
+}
+#[cold]
+#[inline(never)]
+fn tell_removed(dir: &Inode, child: &Shared<Dentry>) {
     let name = child.name();
     audit::removed(dir, &name, &child.inode);
     if child.inode.nlink() != 0 || child.inode.kind != FileType::Directory {
@@ -186,10 +192,13 @@ pub fn attrib_at(dentry: &Shared<Dentry>) {
 }
 /// Its mode or its owner changed.
 pub fn rights_changed(dentry: &Shared<Dentry>) {
-    if_watched!({
-        audit::used(dentry);
-        about(dentry, ATTRIB);
-    });
+    if_watched!(tell_rights(dentry));
+}
+#[cold]
+#[inline(never)]
+fn tell_rights(dentry: &Shared<Dentry>) {
+    audit::used(dentry);
+    about(dentry, ATTRIB);
 }
 /// A file was moved to another name or directory, perhaps replacing another file.
 pub fn moved(
@@ -221,10 +230,13 @@ pub fn moved(
 /// Opened.
 #[inline]
 pub fn opened(file: &File) {
-    if_watched!({
-        audit::opened(&file.path.dentry);
-        about_file(file, OPEN);
-    });
+    if_watched!(tell_opened(file));
+}
+#[cold]
+#[inline(never)]
+fn tell_opened(file: &File) {
+    audit::opened(&file.path.dentry);
+    about_file(file, OPEN);
 }
 /// A file was opened for execution.
 pub fn opened_inode(dentry: &Shared<Dentry>) {

@@ -165,8 +165,8 @@ impl Audit {
         self.in_call.store(true, SeqCst);
         Ok(())
     }
-    /// Takes out what is noted of the call that the thread, which is running, makes; not empty. `None`: it makes
-    /// none whose begin was seen.
+    /// Takes out what is noted of the call that the thread, which is running, makes; not empty. `None`: it
+    /// makes none whose begin was seen.
     pub fn take(&self) -> Option<Vec<Context>> {
         let is_seen = self.in_call.load(Relaxed);
         is_seen.then(|| core::mem::take(&mut *self.context.lock()))

@@ -1,7 +1,7 @@
 //! The files that an audited thread's call looks up, makes, moves and removes. The file system tells of them
-//! here, where it is slow in any case: while calls are audited walks are not plain ([`crate::fs::moves`]), and
-//! whoever makes and removes names tells audit as it tells watchers ([`crate::fs::inotify`]). Other threads'
-//! walks are what they always were.
+//! here, where it is slow in any case: while calls are audited walks are not plain ([`crate::fs::moves`]),
+//! and whoever makes and removes names tells audit as it tells watchers ([`crate::fs::inotify`]). Other
+//! threads' walks are what they always were.
 
 use super::Context;
 use crate::fs::dentry::Dentry;
@@ -107,12 +107,11 @@ fn note(note: impl FnOnce(&mut Names) -> Result<(), Error>) {
 
 /// Whether files on the inode's file system are not told of.
 fn is_silent(inode: &Inode) -> bool {
-    let glance = glance();
-    let silent = WANTED.look(&glance).map_or(&[][..], |wanted| &wanted.silent);
-    !silent.is_empty() && {
-        let magic = inode.sb.ops.statfs().magic as u32;
-        silent.iter().any(|(op, of)| op.holds(magic, *of))
-    }
+    let Some(wanted) = WANTED.get(&glance()).filter(|wanted| !wanted.silent.is_empty()) else {
+        return false;
+    };
+    let magic = inode.sb.ops.statfs().magic as u32;
+    wanted.silent.iter().any(|(op, of)| op.holds(magic, *of))
 }
 
 /// Notes which watched trees a file is in.
