@@ -6,7 +6,9 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -205,6 +207,48 @@ static void by_the_kernel(void) {
     CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 13 << 8);
     close(in[0]);
     close(in[1]);
+}
+
+/*
+ * A thread that an interrupt took its CPU from, in the kernel, meets what is watched when it goes on: of what
+ * the kernel masks for itself nothing is left.
+ */
+#define ROUNDS 20
+static int reads_and_stores(void) {
+    static char bytes[1 << 20];
+    int zero = open("/dev/zero", O_RDONLY);
+    pid_t self = getpid();
+    for (int n = 0; n < ROUNDS; n++) {
+        for (int i = 0; i < 8; i++)
+            if (read(zero, bytes, sizeof bytes) != sizeof bytes) return 1;
+        watched[0] = n;
+        kill(self, SIGSTOP);
+    }
+    return 14;
+}
+
+/* Wakes all the time, and computes for a moment. */
+static int __attribute__((noreturn)) competes(void) {
+    for (;;) {
+        usleep(300);
+        for (int i = 0; i < 1000; i++) other = (uint64_t)called(i);
+    }
+}
+
+static void after_switches(void) {
+    cpu_set_t one, all;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0 && sched_setaffinity(0, sizeof one, &one) == 0);
+    pid_t pid = traced(reads_and_stores), beside = untraced(competes);
+    CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+    for (int n = 0; n < ROUNDS; n++) {
+        CHECK(set_watch(pid, &watched[0]) == 0 && trace(CONT, pid, 0, 0) == 0 && stopped(pid).si_code == 4);
+        CHECK(set_nothing(pid) == 0 && trace(CONT, pid, 0, 0) == 0);
+        CHECK(await(pid) == STATUS(SIGSTOP, 0));
+    }
+    CHECK(trace(CONT, pid, 0, 0) == 0 && await(pid) == 14 << 8);
+    ended(beside);
 }
 
 #endif
@@ -527,6 +571,7 @@ int main(void) {
     watchpoints();
     others();
     by_the_kernel();
+    after_switches();
     refusals();
 #endif
 #if defined(__x86_64__) || defined(__powerpc64__)

@@ -14,7 +14,7 @@ pub fn syscall<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff) {
     let in_kernel = enter_from_user(k, &irqs);
     k.count(Crossing::Call, &in_kernel);
     k.irqs_enable(irqs);
-    call(k, frame, &in_kernel);
+    call::<K, true>(k, frame, &in_kernel);
     let irqs = finish(k, frame, &in_kernel);
     exit_to_user(k, irqs, in_kernel);
 }
@@ -32,10 +32,14 @@ pub fn return_from_fork<K: Kernel>(k: &K, frame: &mut K::Frame) {
     exit_to_user(k, irqs, in_kernel);
 }
 
-/// Entry work, dispatch and exit work of one system call. Interrupts are on.
+/// Entry work, dispatch and exit work of one system call. Interrupts are on. `NEW`: user mode makes it now;
+/// else it runs again, and which call it is was found out before.
 #[inline(always)]
-fn call<K: Kernel>(k: &K, frame: &mut K::Frame, in_kernel: &InKernel) {
-    let work = k.work().syscall_work();
+fn call<K: Kernel, const NEW: bool>(k: &K, frame: &mut K::Frame, in_kernel: &InKernel) {
+    let mut work = k.work().syscall_work();
+    if !NEW {
+        work.remove(SyscallWork::OLD_ABI);
+    }
     // A test against zero is cheaper than one against the bits of the way in; `enter_work` ignores the
     // others.
     let number = if !work.is_empty() {
@@ -96,7 +100,7 @@ fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, in_kernel: &In
     if let Some(restart) = frame.restart() {
         frame.rearm(restart);
         k.count(Crossing::Restart, in_kernel);
-        call(k, frame, in_kernel);
+        call::<K, false>(k, frame, in_kernel);
     }
 }
 
@@ -119,7 +123,24 @@ fn enter_watched<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> O
     if work == SyscallWork::SECCOMP && k.seccomp_always_allows(frame) {
         return Some(frame.syscall_number());
     }
+    if work.intersects(SyscallWork::OLD_ABI.union(SyscallWork::VIEW)) {
+        return enter_own(k, frame, work);
+    }
     enter_work(k, frame, work)
+}
+
+/// [`enter_work`] of a thread whose calls are not those of all others.
+#[cold]
+#[inline(never)]
+fn enter_own<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Option<isize> {
+    // Before anybody asks for the call's number.
+    if work.contains(SyscallWork::OLD_ABI) && !k.old_abi(frame) {
+        return None;
+    }
+    let number = enter_work(k, frame, work)?;
+    // After everybody who may change it.
+    let has = !work.contains(SyscallWork::VIEW) || k.view(frame, number);
+    has.then_some(number)
 }
 
 /// Work on the way in, in the order that Linux documents. `None`: the call does not run. `work` was read
@@ -161,7 +182,9 @@ fn enter_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) -> Opti
 #[cold]
 #[inline(never)]
 fn exit_side_work<K: Kernel>(k: &K, frame: &mut K::Frame, work: SyscallWork) {
-    if work.contains(SyscallWork::USER_DISPATCH) && k.user_dispatch_rolled_back() {
+    if work.contains(SyscallWork::OLD_ABI) && k.was_not_made(frame)
+        || work.contains(SyscallWork::USER_DISPATCH) && k.user_dispatch_rolled_back()
+    {
         return;
     }
     if work.contains(SyscallWork::AUDIT) {

@@ -88,6 +88,11 @@ bitflags! {
         const EXIT_TRAP = 1 << 6;
         /// The thread runs in a granted rseq time slice, which its next system call ends.
         const RSEQ_SLICE = 1 << 7;
+        /// Limen's own: the thread's program is one whose calls say in the instruction which they are, by an
+        /// old ABI's rules, or was one until now.
+        const OLD_ABI = 1 << 8;
+        /// Limen's own: the thread has only some of the system calls.
+        const VIEW = 1 << 9;
     }
 }
 
@@ -99,7 +104,9 @@ impl SyscallWork {
         .union(Self::EMU)
         .union(Self::AUDIT)
         .union(Self::USER_DISPATCH)
-        .union(Self::RSEQ_SLICE);
+        .union(Self::RSEQ_SLICE)
+        .union(Self::OLD_ABI)
+        .union(Self::VIEW);
     /// Bits that matter on the way out.
     pub const EXIT: Self = Self::TRACEPOINT
         .union(Self::TRACE)

@@ -47,12 +47,14 @@ fn all_work_in_the_documented_order() {
     assert_eq!(
         between(&m),
         [
+            "old_abi",
             "sud",
             "slice_end",
             "trace_enter 5",
             "seccomp 5",
             "sys_enter 5",
             "audit_enter",
+            "view 5",
             "dispatch 5",
             "audit_exit",
             "sys_exit",
@@ -67,10 +69,39 @@ fn user_dispatch_hides_the_call_from_everybody() {
     m.work.set_syscall_work(ALL_WORK);
     m.dispatches_user.set(true);
     assert_eq!(run_syscall(&m, 5).result, 0);
-    assert_eq!(between(&m), ["sud"]);
+    assert_eq!(between(&m), ["old_abi", "sud"]);
     // The mark has been cleared: the next call is visible again.
     run_syscall(&m, 6);
     assert!(between(&m).contains(&"audit_exit".into()));
+}
+
+#[test]
+fn a_call_that_cannot_be_read_is_nobodys() {
+    let m = Model::in_user();
+    m.work.set_syscall_work(ALL_WORK);
+    m.unreadable.set(true);
+    run_syscall(&m, 5);
+    assert_eq!(between(&m), ["old_abi"]);
+}
+
+#[test]
+fn which_call_it_is_is_found_before_anybody_asks() {
+    let m = Model::in_user();
+    m.work
+        .set_syscall_work(SyscallWork::OLD_ABI | SyscallWork::SECCOMP);
+    m.at("old_abi", |_, f| f.number = 9);
+    run_syscall(&m, 5);
+    assert_eq!(between(&m), ["old_abi", "seccomp 9", "dispatch 9"]);
+}
+
+#[test]
+fn a_view_is_asked_last() {
+    let m = Model::in_user();
+    m.work.set_syscall_work(SyscallWork::TRACE | SyscallWork::VIEW);
+    m.absent.set(true);
+    m.at("trace_enter", |_, f| f.number = 6);
+    assert_eq!(run_syscall(&m, 5).result, -38);
+    assert_eq!(between(&m), ["trace_enter 5", "view 6", "trace_exit"]);
 }
 
 #[test]

@@ -14,6 +14,6 @@ pub mod errno;
 pub mod id;
 pub mod sysno;
 
-pub use abi::{FileStatus, FsStatus, Layout, LockRequest, SystemInfo, native};
+pub use abi::{EpollLayout, FileStatus, FsStatus, Layout, LockRequest, SystemInfo, native};
 pub use errno::{Errno, Restart, SysResult};
 pub use linux_raw_sys as raw;

@@ -8,7 +8,51 @@ pub struct Abi {
     pub limit: usize,
     /// The name of a number, `None` for a hole in the numbering.
     pub name_of: fn(usize) -> Option<&'static str>,
+    /// The calls, from a number to another one, that code of its coprocessors does not have. `None`: there is
+    /// no such view of its table.
+    pub no_spu: Option<&'static [(usize, usize)]>,
 }
+
+/// Calls that the coprocessors of Cell processors (SPUs) do not have, in the table of 64-bit Power: those
+/// that change the thread or its signals, and those that came later without them.
+const NO_SPU: &[(usize, usize)] = &[
+    (0, 2),
+    (11, 11),
+    (21, 21),
+    (26, 26),
+    (29, 30),
+    (48, 48),
+    (51, 52),
+    (62, 62),
+    (86, 88),
+    (99, 100),
+    (115, 115),
+    (117, 117),
+    (120, 120),
+    (128, 129),
+    (131, 131),
+    (149, 149),
+    (172, 178),
+    (185, 185),
+    (189, 189),
+    (198, 200),
+    (232, 232),
+    (234, 235),
+    (249, 249),
+    (254, 254),
+    (256, 256),
+    (258, 281),
+    (303, 303),
+    (309, 310),
+    (318, 318),
+    (322, 324),
+    (351, 354),
+    (362, 363),
+    (378, 379),
+    (382, 392),
+    (435, 435),
+    (RSEQ_SLICE_YIELD, RSEQ_SLICE_YIELD),
+];
 
 /// Builds an ABI's dispatch table at compile time: entry `n` is the handler registered under the name that
 /// number `n` has in the ABI, or `default`. `$module` is a module of the `syscalls` crate, `$handlers` a
@@ -52,6 +96,40 @@ macro_rules! syscall_table {
 pub const NEWER: &[(usize, &str)] = &[(RSEQ_SLICE_YIELD, "rseq_slice_yield")];
 /// The number of `rseq_slice_yield`.
 pub const RSEQ_SLICE_YIELD: usize = 471;
+
+/// Calls of 32-bit Arm's old ABI that are not the EABI's of the same number: those that only it has, and
+/// those whose arguments or structures are others. By the names of their handlers.
+pub const OABI: &[(usize, &str)] = &[
+    (13, "time"),
+    (22, "umount"),
+    (25, "stime"),
+    (27, "alarm"),
+    (30, "utime"),
+    (76, "old_getrlimit"),
+    (82, "old_select"),
+    (89, "old_readdir"),
+    (90, "old_mmap"),
+    (102, "socketcall"),
+    (113, "syscall"),
+    (180, "pread64"),
+    (181, "pwrite64"),
+    (193, "truncate64"),
+    (194, "ftruncate64"),
+    (195, "stat64"),
+    (196, "lstat64"),
+    (197, "fstat64"),
+    (221, "fcntl64"),
+    (225, "readahead"),
+    (251, "epoll_ctl"),
+    (252, "epoll_wait"),
+    (282, "bind"),
+    (283, "connect"),
+    (290, "sendto"),
+    (296, "sendmsg"),
+    (327, "fstatat64"),
+    (346, "epoll_pwait"),
+    (441, "epoll_pwait2"),
+];
 
 pub use syscalls;
 
@@ -165,21 +243,22 @@ pub const fn same(a: &str, b: &str) -> bool {
 }
 
 macro_rules! abis {
-    ($($constant:ident = $module:ident, $doc:literal;)*) => {
+    ($($constant:ident = $module:ident, $no_spu:expr, $doc:literal;)*) => {
         $(#[doc = $doc]
         pub const $constant: Abi = Abi {
             name: stringify!($module),
             limit: syscalls::$module::Sysno::last().id() as usize + 1,
             name_of: |n| syscalls::$module::Sysno::new(n).map(|s| s.name()),
+            no_spu: $no_spu,
         };)*
     };
 }
 
 abis! {
-    X86_64 = x86_64, "The 64-bit x86 ABI.";
-    AARCH64 = aarch64, "The arm64 ABI (the generic numbering).";
-    ARM_EABI = arm, "The 32-bit Arm EABI.";
-    POWERPC64 = powerpc64, "The 64-bit Power ABI.";
+    X86_64 = x86_64, None, "The 64-bit x86 ABI.";
+    AARCH64 = aarch64, None, "The arm64 ABI (the generic numbering).";
+    ARM_EABI = arm, None, "The 32-bit Arm EABI.";
+    POWERPC64 = powerpc64, Some(NO_SPU), "The 64-bit Power ABI.";
 }
 
 #[cfg(test)]

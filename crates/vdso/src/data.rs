@@ -1,7 +1,7 @@
 //! The data page: written by the kernel, read by user code on any CPU at any time.
 
 use crate::steer::Steering;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// What user code needs to convert the counter to clocks.
 ///
@@ -22,6 +22,8 @@ pub struct ClockData {
     tai_offset: AtomicU64,
     /// How all clocks but `CLOCK_MONOTONIC_RAW` differ from the counter.
     steering: Steering,
+    /// The time zone: minutes west of Greenwich, and a kind of daylight saving time.
+    zone: [AtomicI32; 2],
 }
 
 impl ClockData {
@@ -33,6 +35,7 @@ impl ClockData {
             realtime_offset: AtomicU64::new(0),
             tai_offset: AtomicU64::new(0),
             steering: Steering::new(),
+            zone: [AtomicI32::new(0), AtomicI32::new(0)],
         }
     }
 
@@ -52,6 +55,20 @@ impl ClockData {
     pub fn set_offsets(&self, realtime: u64, tai: u64) {
         self.realtime_offset.store(realtime, Ordering::Release);
         self.tai_offset.store(tai, Ordering::Release);
+    }
+
+    /// Sets the time zone: minutes west of Greenwich, and a kind of daylight saving time. Who reads meanwhile
+    /// may find one of both, as on Linux.
+    pub fn set_zone(&self, [west, daylight]: [i32; 2]) {
+        self.zone[0].store(west, Ordering::Relaxed);
+        self.zone[1].store(daylight, Ordering::Relaxed);
+    }
+
+    /// The time zone.
+    #[inline(always)]
+    pub fn zone(&self) -> [i32; 2] {
+        let [west, daylight] = &self.zone;
+        [west.load(Ordering::Relaxed), daylight.load(Ordering::Relaxed)]
     }
 
     #[inline(always)]

@@ -164,6 +164,8 @@ owed! {
     irq::raw_save => fn() -> irq::Flags;
     /// As it was. This CPU.
     irq::raw_restore => fn(irq::Flags);
+    /// Off, with NMIs held off, too, where the processor can do that; `raw_restore` ends both. This CPU.
+    irq::raw_save_nmis => fn() -> irq::Flags;
     /// Whether they were on.
     irq::Flags::enabled => fn(irq::Flags) -> bool;
     /// Whether they are on. Any.
@@ -182,6 +184,9 @@ owed! {
 owed! {
     /// Interrupts a CPU, perhaps this one. Atomic.
     interrupt::send_ipi => fn(usize, interrupt::Ipi);
+    /// Interrupts a CPU, perhaps this one, even where its interrupts are off: it tells `sched::nmi::came`.
+    /// `false`: the machine cannot. Atomic.
+    interrupt::send_nmi => fn(usize) -> bool;
     /// Calls the handler, with interrupts off, whenever the line or message comes, from now on. Thread.
     /// Errors: `EBUSY` if it is taken, `EINVAL` or `ENODEV` if there is no such line, `ENOSPC` if there
     /// is no room.
@@ -499,6 +504,17 @@ owed! {
     syscalls::HANDLERS => &'static [(&'static str, super::Handler)];
     /// A call beyond the table, if there is such a one: its result. Thread.
     syscalls::private => fn(&mut Frame) -> Option<usize>;
+    /// The old ABI, if there is one: it has numbers of its own. The next: whether a program with these flags
+    /// (`e_flags`) and this entry point is of it; `None`: it cannot run. Thread.
+    syscalls::OLD_ABI => Option<super::OldAbi>;
+    syscalls::program_is_old => fn(u32, usize) -> Option<bool>;
+    /// A thread of such a program makes a call: finds out which, of which ABI. `false`: that cannot be read,
+    /// and user mode makes the call again. Thread.
+    syscalls::find_call => fn(&mut Frame) -> bool;
+    /// What that has found, of such a thread's call: nothing; one of the old ABI. Atomic, by the frame's
+    /// holder.
+    syscalls::was_not_made => fn(&Frame) -> bool;
+    syscalls::is_old_call => fn(&Frame) -> bool;
     /// Options only this architecture has: option, argument. Thread. Errors: `EINVAL` for those of others.
     syscalls::prctl => fn(&mut Frame, u32, usize) -> Result<usize, Errno>;
     /// The running thread enters seccomp's strict mode: what else it cannot do then. Thread.

@@ -46,6 +46,15 @@ pub static LOG: crate::log::Machine = crate::log::Machine {
     now_ns: time::now_ns,
 };
 
+/// An old ABI of the architecture, whose programs the kernel runs as well.
+#[derive(Clone, Copy)]
+pub struct OldAbi {
+    /// `AUDIT_ARCH_*`: what seccomp filters and tracers call it.
+    pub audit_arch: u32,
+    /// The number of its first call; none of another ABI is as large.
+    pub first: usize,
+}
+
 /// A system call's handler, as the tables have it: returns what goes into the result register.
 pub type Handler = fn(&mut frame::Frame) -> usize;
 

@@ -61,7 +61,7 @@ pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut usize) -> isize {
 
 /// `gettimeofday`.
 #[unsafe(link_section = ".vdso.text")]
-pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut u64) -> isize {
+pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut [i32; 2]) -> isize {
     let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
         return syscall2(GETTIMEOFDAY, tv as usize, tz as usize);
     };
@@ -72,7 +72,7 @@ pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut u64) -> isize {
             tv.wrapping_add(1).write((nanoseconds as u32 / 1000) as usize);
         }
         if !tz.is_null() {
-            tz.write_unaligned(0);
+            tz.write_unaligned(data().zone());
         }
     }
     0

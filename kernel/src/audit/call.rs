@@ -3,14 +3,14 @@
 use super::record::{self, Program, Stamp, kind};
 use super::rules::{self, Subject};
 use super::{parts, queue, settings};
+use crate::arch::NATIVE_ABI;
 use crate::arch::frame::Frame;
-use crate::arch::{AUDIT_ARCH, NATIVE_ABI};
 use crate::mm::{MapFlags, PAGE_SIZE};
 use crate::signal::SIGQUIT;
 use crate::sync::Once;
 use crate::task::audit::Context;
 use crate::task::audit::details::{self, Special};
-use crate::task::{CurrentTask, Task, audit, current};
+use crate::task::{CurrentTask, Task, audit, calls, current};
 use crate::time::realtime_ns;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -59,10 +59,12 @@ pub fn enter(frame: &Frame) {
     }
     let arguments = core::array::from_fn(|n| frame.arg(n));
     let number = frame.syscall_number() as usize;
-    if audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000).is_err() {
+    let arch = calls::audit_arch(&task, frame);
+    if audit::begin_call(&task, (arch, number), arguments, realtime_ns() / 1_000_000).is_err() {
         return queue::lost("out of memory in audit_syscall_entry");
     }
     let Some(numbers) = NUMBERS.get() else { return };
+    let number = calls::number_in(arch, number);
     if numbers.exit.contains(&Some(number)) {
         // Nothing that could be seen comes after it.
         return finish(&task, None);
@@ -87,8 +89,8 @@ pub fn notice() {
     if is_seen || settings::enabled() == settings::OFF || task.audit.is_never() || task.is_kernel_thread() {
         return;
     }
-    let (number, arguments) = task.present_call();
-    if audit::begin_call(&task, number, arguments, realtime_ns() / 1_000_000).is_err() {
+    let (call, arguments) = task.present_call();
+    if audit::begin_call(&task, call, arguments, realtime_ns() / 1_000_000).is_err() {
         queue::lost("out of memory in audit_syscall_entry");
     }
 }
@@ -188,11 +190,12 @@ fn write(task: &CurrentTask, context: &Context, result: Option<isize>, key: Opti
         }
     };
     let [a0, a1, a2, a3] = call.arguments;
+    let arch = call.arch;
     let personality = task.personality.load(Relaxed);
     write(
         kind::SYSCALL,
         format_args!(
-            "arch={AUDIT_ARCH:x} syscall={}{}{} a0={a0:x} a1={a1:x} a2={a2:x} a3={a3:x} items={} {} key={}",
+            "arch={arch:x} syscall={}{}{} a0={a0:x} a1={a1:x} a2={a2:x} a3={a3:x} items={} {} key={}",
             call.number as i32,
             Personality(personality),
             Outcome(result),
@@ -204,8 +207,9 @@ fn write(task: &CurrentTask, context: &Context, result: Option<isize>, key: Opti
     let numbers = NUMBERS
         .get()
         .filter(|_| result.is_some_and(limen_audit::succeeded));
+    let number = calls::number_in(call.arch, call.number);
     let is_one_of = |of: fn(&Numbers) -> &[Option<usize>]| {
-        numbers.is_some_and(|numbers| of(numbers).contains(&Some(call.number)))
+        numbers.is_some_and(|numbers| of(numbers).contains(&Some(number)))
     };
     if is_one_of(|numbers| &numbers.execute) {
         parts::executed(task, context, &write);

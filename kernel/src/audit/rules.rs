@@ -10,7 +10,7 @@ use crate::sync::{Mutex, Once};
 use crate::task::audit::Context;
 use crate::task::audit::details::Special;
 use crate::task::audit::names::{Wanted, id, want};
-use crate::task::{Task, current};
+use crate::task::{Task, calls, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -259,7 +259,8 @@ pub fn any_for_signals() -> bool {
 pub fn first_for_call(subject: &Subject<'_>) -> Option<Arc<Entry>> {
     let set = all()?;
     let context = subject.context?;
-    let number = context.call.number as u32;
+    // A mask has a bit for each call of a table; the ABI's numbers begin elsewhere.
+    let number = calls::number_in(context.call.arch, context.call.number) as u32;
     let matches = |entry: &Arc<Entry>, about: Option<&Name>| {
         entry.rule.list == List::Exit
             && entry.rule.is_for(number)
@@ -346,7 +347,7 @@ impl Facts for Asked<'_> {
             what::LOGINUID => task.audit.login(),
             what::SESSIONID => task.audit.session(),
             what::PERS => task.personality.load(Relaxed),
-            what::ARCH => crate::arch::AUDIT_ARCH,
+            what::ARCH => context.map_or(crate::arch::AUDIT_ARCH, |context| context.call.arch),
             what::MSGTYPE => u32::from((*record)?),
             what::ARG0..=what::ARG3 => (*call)?.0[(field - what::ARG0) as usize] as u32,
             what::SADDR_FAM => match (*context)?.details.address[..] {

@@ -95,6 +95,7 @@ fn booted(info: &BootInfo<'_>) -> ! {
     } else if let Some(seconds) = crate::rcu::torture::wanted() {
         crate::rcu::torture::start(seconds);
     } else {
+        crate::sched::nmi::start_storm();
         crate::ftrace::boot::booted();
         crate::task::start_init(info.initrd);
     }

@@ -14,6 +14,7 @@ const ROOMS: &[(&str, &[Test])] = &[
     ("map", crate::mm::MAP_TESTS),
     ("map", crate::arch::kernel_map::TESTS),
     ("sched", crate::sched::selftest::TESTS),
+    ("sched", crate::sched::nmi::TESTS),
     ("rcu", crate::rcu::selftest::TESTS),
     ("fs", crate::fs::selftest::TESTS),
     ("jump_label", crate::jump_label::selftest::TESTS),

@@ -1,12 +1,11 @@
 //! Syscall user dispatch: a call that does not come from where the thread allows it becomes `SIGSYS`, whose
 //! handler does in user mode what the call asks for.
 
-use crate::arch::AUDIT_ARCH;
 use crate::arch::frame::Frame;
 use crate::arch::signal as arch_signal;
 use crate::mm::user::UserPtr;
 use crate::signal::{self, SIGSEGV, SIGSYS, SigInfo, info::code};
-use crate::task::current;
+use crate::task::{calls, current};
 use limen_entry::Frame as _;
 
 /// The selector's values (`SYSCALL_DISPATCH_FILTER_*`).
@@ -29,10 +28,10 @@ pub fn dispatched(frame: &mut Frame) -> bool {
             Err(_) => signal::end_by(&SigInfo::kernel(SIGSEGV)),
         }
     }
-    let number = frame.syscall_number() as i32;
+    let (number, arch) = (frame.syscall_number() as i32, calls::audit_arch(&task, frame));
     frame.roll_back_syscall();
     task.dispatch.roll_back();
-    let info = SigInfo::refused(code::SYS_USER_DISPATCH, 0, ip, number, AUDIT_ARCH);
+    let info = SigInfo::refused(code::SYS_USER_DISPATCH, 0, ip, number, arch);
     signal::force(SIGSYS, info);
     true
 }

@@ -1,11 +1,10 @@
 //! seccomp (`docs/seccomp.md`): what becomes of a call of a thread that has filters, or is in strict mode.
 
 use super::log;
-use crate::arch::AUDIT_ARCH;
 use crate::arch::frame::Frame;
 use crate::signal::{self, SIGKILL, SIGSYS, SigInfo, info::code};
 use crate::task::seccomp::{Answer, Filter, Mode};
-use crate::task::{CurrentTask, current, exit, ptrace};
+use crate::task::{CurrentTask, calls, current, exit, ptrace};
 use core::sync::atomic::{Ordering, fence};
 use limen_bpf::{Action, Data, Verdict};
 use limen_entry::Frame as _;
@@ -46,7 +45,7 @@ pub fn allows(frame: &mut Frame) -> bool {
 fn data(frame: &Frame) -> Data {
     Data {
         nr: frame.syscall_number() as i32,
-        arch: AUDIT_ARCH,
+        arch: calls::audit_arch(&current(), frame),
         instruction_pointer: frame.ip() as u64,
         args: [0, 1, 2, 3, 4, 5].map(|n| frame.arg(n) as u64),
     }
@@ -54,10 +53,7 @@ fn data(frame: &Frame) -> Data {
 
 /// Strict mode: any call but four ends the thread as `SIGKILL` would.
 fn strict(frame: &Frame) -> bool {
-    let number = frame.syscall_number();
-    let name = usize::try_from(number)
-        .ok()
-        .and_then(crate::arch::NATIVE_ABI.name_of);
+    let name = calls::in_table(&current(), frame).and_then(crate::arch::NATIVE_ABI.name_of);
     if matches!(name, Some("read" | "write" | "exit" | "rt_sigreturn")) {
         return true;
     }

@@ -262,6 +262,11 @@ impl Regions {
                 false,
             );
             if !matches!(region.value.backing, Backing::Anonymous) {
+                if region.value.flags.contains(VmFlags::SPECIAL) {
+                    space.update_layout(|layout| {
+                        layout.vdso_unmapped |= (region.start..region.end).contains(&layout.vdso);
+                    });
+                }
                 gather.keep(region.value);
             }
         }

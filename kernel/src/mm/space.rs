@@ -67,8 +67,10 @@ pub struct Layout {
     pub arg_end: usize,
     pub env_start: usize,
     pub env_end: usize,
-    /// Where the vDSO is mapped, 0 if it is not.
+    /// Where exec mapped the vDSO, or `mremap` has moved it; 0: the program got none.
     pub vdso: usize,
+    /// The vDSO has been unmapped.
+    pub vdso_unmapped: bool,
 }
 
 /// The mappings, and counts of their pages.

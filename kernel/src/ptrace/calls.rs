@@ -1,11 +1,11 @@
 //! A tracee's system call, at its stops, its user dispatch and its area of restartable sequences.
 
 use super::regs::with;
-use crate::arch::{AUDIT_ARCH, frame::Frame, regset};
+use crate::arch::{frame::Frame, regset};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::SIGTRAP;
-use crate::task::Task;
 use crate::task::ptrace::Event;
+use crate::task::{Task, calls};
 use alloc::sync::Arc;
 use limen_entry::Frame as _;
 use limen_linux_abi::{Errno, SysResult};
@@ -60,7 +60,7 @@ pub fn info(task: &Arc<Task>, size: usize, to: usize) -> SysResult {
     let mut bytes = [0; SIZE];
     let len = with(task, |frame, _| {
         put(&mut bytes, 0, [kind]);
-        put(&mut bytes, 4, AUDIT_ARCH.to_ne_bytes());
+        put(&mut bytes, 4, calls::audit_arch(task, frame).to_ne_bytes());
         put(&mut bytes, 8, (frame.ip() as u64).to_ne_bytes());
         put(&mut bytes, 16, (frame.sp() as u64).to_ne_bytes());
         if kind == ENTRY || kind == SECCOMP {

@@ -99,7 +99,8 @@ pub fn on_each_cpu(cpus: CpuSet, f: &(dyn Fn() + Sync)) {
 }
 
 /// Runs `f` here, with interrupts off, while every other CPU waits, with interrupts off, in code that uses
-/// nothing but its stack and words of the image. One at a time. Thread; the caller holds no spinlock.
+/// nothing but its stack and words of the image. Nor do NMIs come, which would use more, where they can be
+/// held off; elsewhere nobody calls this. One at a time. Thread; the caller holds no spinlock.
 pub fn alone(f: &mut (dyn FnMut() + Send)) {
     /// Only one CPU may be waited for by all others.
     static ONE: Mutex<()> = Mutex::new(());
@@ -136,12 +137,13 @@ pub fn alone(f: &mut (dyn FnMut() + Send)) {
         WAITING.store(0, Ordering::Relaxed);
         let deadline = crate::arch::time::now_ns() + PATIENCE_NS;
         on_each_cpu(cpus, &|| {
+            let nmis = irq::raw_save_nmis();
             if crate::arch::smp::cpu_id() != here {
                 WAITING.fetch_add(1, Ordering::AcqRel);
                 while ROUND.load(Ordering::Acquire) == round {
                     irq::spin_hint();
                 }
-                return;
+                return irq::raw_restore(nmis);
             }
             let mut late = false;
             while WAITING.load(Ordering::Acquire) != others && !late {
@@ -154,6 +156,7 @@ pub fn alone(f: &mut (dyn FnMut() + Send)) {
                 done.store(true, Ordering::Relaxed);
             }
             ROUND.store(round.wrapping_add(1), Ordering::Release);
+            irq::raw_restore(nmis);
         });
         preempt::enable();
     }

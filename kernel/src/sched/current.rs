@@ -75,14 +75,16 @@ impl CurrentTask {
         let frame = unsafe { &*frame };
         (frame.ip(), frame.sp())
     }
-    /// The number of the system call that it makes, and the call's first arguments. Only in a call.
-    pub fn present_call(&self) -> (usize, [usize; 4]) {
+    /// ABI (`AUDIT_ARCH_*`) and number of the system call that it makes, and the call's first arguments. Only
+    /// in a call.
+    pub fn present_call(&self) -> ((u32, usize), [usize; 4]) {
         use limen_entry::Frame as _;
         let frame = crate::arch::switch::user_frame(self.stack.top());
         // SAFETY: as in `was_interrupted`: the frame is at the top of the stack and the thread's own.
         let frame = unsafe { &*frame };
+        let arch = crate::task::calls::audit_arch(self, frame);
         (
-            frame.syscall_number() as usize,
+            (arch, frame.syscall_number() as usize),
             core::array::from_fn(|n| frame.arg(n)),
         )
     }

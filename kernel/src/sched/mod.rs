@@ -21,6 +21,7 @@ pub mod inspect;
 mod kthread;
 pub mod leaving;
 pub mod membarrier;
+pub mod nmi;
 pub mod nohz;
 pub mod policy;
 pub mod preempt;

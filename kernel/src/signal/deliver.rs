@@ -2,7 +2,7 @@
 
 use super::{
     ActionFlags, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, SIGSEGV, SIGSTOP, SigInfo, SigSet,
-    StopNews, TaskSignals, fatal, send, stop,
+    StopNews, TaskSignals, fatal, send, stop, wake,
 };
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
@@ -182,7 +182,7 @@ fn take(
         &mut own.pending
     };
     let Some(sig) = pending.next(blocked) else {
-        send::recalculate(task, &shared, &own);
+        wake::recalculate(task, &shared, &own);
         return Some(Next::Nothing);
     };
     pending.take(sig, &mut caught.info);
@@ -225,10 +225,10 @@ fn act(
         if own.altstack.flags & SS_AUTODISARM != 0 {
             own.altstack = AltStack::default();
         }
-        send::recalculate_pending(task, &shared, &own);
+        wake::recalculate_pending(task, &shared, &own);
         if !shared.pending.set().and(more).is_empty() {
             drop(own);
-            send::retarget(task, &shared, more.minus(blocked));
+            wake::retarget(task, &shared, more.minus(blocked));
         }
         return Some(handler);
     }
@@ -262,7 +262,7 @@ fn take_traced<'a>(
         false => &mut own.pending,
     };
     let Some(sig) = pending.next(blocked) else {
-        send::recalculate(task, &shared, &own);
+        wake::recalculate(task, &shared, &own);
         return Some(Next::Nothing);
     };
     pending.take(sig, &mut caught.info);
@@ -386,7 +386,7 @@ fn no_room(task: &CurrentTask, caught: &Caught) {
         own.blocked = caught.blocked;
         own.saved = caught.saved;
         own.altstack = caught.altstack;
-        send::recalculate(task, &shared, &own);
+        wake::recalculate(task, &shared, &own);
     }
     if caught.info.signal() == SIGSEGV {
         send::force_fatal(SIGSEGV);
@@ -453,8 +453,8 @@ fn replace_mask(task: &CurrentTask, mask: SigSet, and: impl FnOnce(&mut TaskSign
         let newly = mask.minus(own.blocked);
         own.blocked = mask;
         and(&mut own);
-        send::recalculate(task, &shared, &own);
+        wake::recalculate(task, &shared, &own);
         newly
     };
-    send::retarget(task, &shared, newly_blocked);
+    wake::retarget(task, &shared, newly_blocked);
 }

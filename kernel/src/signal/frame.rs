@@ -39,6 +39,14 @@ pub fn vdso_sigreturn() -> usize {
     })
 }
 
+/// [`vdso_sigreturn`] while the vDSO is mapped. `None`: there is none any more, and the program needs another
+/// way back.
+#[allow(dead_code, reason = "not every ABI does")]
+pub fn mapped_sigreturn() -> Option<usize> {
+    let layout = crate::mm::current_space()?.layout();
+    (layout.vdso != 0 && !layout.vdso_unmapped).then(|| layout.vdso + crate::time::vdso::sigreturn_offset())
+}
+
 /// What `rt_sigreturn` found in the signal frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Restored {

@@ -1,6 +1,6 @@
 //! System calls that replace the signal mask while they run, and waiting for signals.
 
-use super::{Action, DEFAULT, IGNORE, NSIG, SigInfo, SigSet, send, set_mask};
+use super::{Action, DEFAULT, IGNORE, NSIG, SigInfo, SigSet, send, set_mask, wake};
 use crate::arch::index;
 use crate::sched;
 use crate::task::{CurrentTask, current};
@@ -49,7 +49,7 @@ pub fn take(task: &CurrentTask, set: SigSet) -> Option<SigInfo> {
         .pending
         .take_next(not)
         .or_else(|| shared.pending.take_next(not));
-    send::recalculate(task, &shared, &own);
+    wake::recalculate(task, &shared, &own);
     drop(own);
     drop(shared);
     taken.map(tell_timer)
@@ -82,7 +82,7 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
         let mut own = task.signals.lock();
         own.real_blocked = own.blocked;
         own.blocked = own.blocked.minus(set);
-        send::recalculate(&task, &shared, &own);
+        wake::recalculate(&task, &shared, &own);
     }
     let queue = sched::WaitQueue::new();
     let slept = match deadline_ns {
@@ -99,9 +99,9 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
             .pending
             .take_next(not)
             .or_else(|| shared.pending.take_next(not));
-        send::recalculate(&task, &shared, &own);
+        wake::recalculate(&task, &shared, &own);
         drop(own);
-        send::retarget(&task, &shared, newly_blocked);
+        wake::retarget(&task, &shared, newly_blocked);
         taken
     };
     match (info, slept) {
@@ -144,7 +144,7 @@ pub fn forget_timers() {
     shared.pending.discard_timers();
     let mut own = task.signals.lock();
     own.pending.discard_timers();
-    send::recalculate(&task, &shared, &own);
+    wake::recalculate(&task, &shared, &own);
 }
 
 /// The signals that are pending for the running thread or its process and that the thread blocks.

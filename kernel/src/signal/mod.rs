@@ -1,6 +1,8 @@
 //! Signals: generation, delivery, masks, stops, alternate stacks.
 //!
-//! * [`send`]: which thread gets a signal, and waking it;
+//! * [`send`]: which thread gets a signal;
+//! * [`many`]: signals to several processes, one of which is just making another;
+//! * [`wake`]: waking the thread that is to look at its signals;
 //! * [`deliver`]: what a thread does with its signals on the way to user mode;
 //! * [`fatal`]: what the log says of programs that a signal ends;
 //! * [`frame`]: what an architecture that builds a signal frame is told;
@@ -15,26 +17,30 @@ mod events;
 pub mod fatal;
 mod frame;
 pub mod info;
+mod many;
 pub mod mask;
 mod pending;
 mod send;
 mod set;
 mod state;
 pub(crate) mod stop;
+mod wake;
 
 pub(crate) use deliver::shown_flags;
 pub use deliver::{Areas, deliver_pending, set_mask, sigreturn};
 #[allow(unused_imports, reason = "not every ABI's handlers return through the vDSO")]
-pub use frame::{Delivery, Restored, vdso_sigreturn};
+pub use frame::{Delivery, Restored, mapped_sigreturn, vdso_sigreturn};
 pub use info::{SigInfo, parse_signal};
+pub use many::{forget_sent_to_many, give_sent_to_many, keep_sent_to_many};
 pub use pending::{Pending, Queued};
+pub(crate) use send::kill_threads;
 pub use send::{
-    charge_to_user, end_by, force, force_fatal, force_fault, forget_sent_to_many, give_sent_to_many,
-    itimer_to_process, keep_sent_to_many, queue_to_member, queue_to_process, queue_to_task, send_forced,
-    send_to_ended_leader, send_to_pgrp, send_to_process, send_to_task, timer_to_process, timer_to_task,
+    charge_to_user, end_by, force, force_fatal, force_fault, itimer_to_process, queue_to_member,
+    queue_to_process, queue_to_task, send_forced, send_to_ended_leader, send_to_pgrp, send_to_process,
+    send_to_task, timer_to_process, timer_to_task,
 };
-pub(crate) use send::{kill_threads, recalculate, wake};
 pub use set::*;
 pub use state::{
     Action, ActionFlags, Actions, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,
 };
+pub(crate) use wake::{recalculate, wake};

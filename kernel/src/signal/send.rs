@@ -3,12 +3,12 @@
 //! Lock order: the process's `signals`, then its list of threads, then a thread's `signals`.
 
 use super::events;
+use super::many::keep_for_new;
+use super::wake::wake;
 use super::{
     Besides, DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SIGRTMIN, SigInfo, SigSet, StopNews,
-    TaskSignals,
 };
-use crate::arch::{interrupt, smp};
-use crate::sched::{self, entity::TaskState, preempt};
+use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
 use crate::task::user::QueuedSignals;
 use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
@@ -17,7 +17,7 @@ use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
 /// A process's signals, locked.
-type Shared<'a> = IrqSpinGuard<'a, ProcessSignals>;
+pub(super) type Shared<'a> = IrqSpinGuard<'a, ProcessSignals>;
 
 /// For whom a signal is.
 #[derive(Clone, Copy)]
@@ -134,45 +134,6 @@ pub fn charge_to_user(task: &Task, uid: u32) {
     let own = task.signals.lock_under(&shared).pending.charge_to(Some(account));
     drop(shared);
     drop((for_all, own));
-}
-
-/// `sig` is being sent to `process` as one of several: keeps it for the processes that threads of `process`
-/// are making. The lock held is the one under which the signal is sent, so a thread that has begun to make a
-/// process either finds the signal pending, or the signal is kept for the new process.
-fn keep_for_new(process: &Process, shared: &Shared<'_>, sig: u32) {
-    for task in process.threads_under(shared).iter() {
-        if let Some(sent) = &mut task.signals.lock_under(shared).sent_to_many {
-            let undone = match sig {
-                SIGCONT => SigSet::STOP,
-                _ if SigSet::STOP.has(sig) => SigSet::of(&[SIGCONT]),
-                _ => SigSet::EMPTY,
-            };
-            *sent = sent.minus(undone).with(sig);
-        }
-    }
-}
-
-/// The running thread begins to make a process. Signals sent to several processes are kept for the new one,
-/// until one of the two functions below is called.
-pub fn keep_sent_to_many(task: &Task) {
-    let shared = task.process.signals.lock();
-    task.signals.lock_under(&shared).sent_to_many = Some(SigSet::EMPTY);
-}
-
-/// Keeps no more signals. The new process gets those that were kept; its only thread `new` has not started.
-pub fn give_sent_to_many(task: &Task, new: &Task) {
-    let sent = task.signals.lock().sent_to_many.take();
-    if let Some(sent) = sent
-        && !sent.is_empty()
-    {
-        new.process.signals.lock().pending.mark_all(sent);
-        new.info.work.set(ThreadFlags::SIGPENDING);
-    }
-}
-
-/// Keeps no more signals and drops those that were kept: making the process failed.
-pub fn forget_sent_to_many(task: &Task) {
-    task.signals.lock().sent_to_many = None;
 }
 
 /// Sends the signal of a synchronous fault of the running thread (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`,
@@ -481,99 +442,4 @@ pub(crate) fn kill_threads(process: &Process, except: Option<&Task>) -> usize {
         }
         count
     })
-}
-
-/// Makes a thread look at its signals: wakes it from a sleep that signals (or, if `fatal`, only fatal ones)
-/// end, or interrupts the CPU on which it runs.
-pub(crate) fn wake(task: &Arc<Task>, fatal: bool) {
-    task.info.work.set(ThreadFlags::SIGPENDING);
-    let mask = if fatal {
-        TaskState::FOR_KILL
-    } else {
-        TaskState::INTERRUPTIBLE
-    };
-    if Arc::ptr_eq(task, &sched::current()) {
-        // The running thread itself: it looks at its flags on its way to user mode, and the scheduler does
-        // before it sleeps; but not if it is about to stop for its tracer, and an interrupt kills it.
-        if fatal {
-            sched::wake_task(task, mask);
-        }
-        return;
-    }
-    if !sched::wake_task(task, mask) {
-        kick(task);
-    }
-}
-
-/// Interrupts the CPU on which `task` runs, so that it looks at its flags. If the task has just left that
-/// CPU, the interrupt does no harm.
-fn kick(task: &Task) {
-    preempt::disable();
-    let cpu = task.info.cpu.load(core::sync::atomic::Ordering::Relaxed) as usize;
-    if cpu != smp::cpu_id() {
-        interrupt::send_ipi(cpu, interrupt::Ipi::Reschedule);
-    }
-    preempt::enable();
-}
-
-/// Sets or clears `SIGPENDING` of the running thread as its signals say. Both locks are held.
-#[inline]
-pub(crate) fn recalculate(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
-    let deliverable = own.pending.set().or(shared.pending.set()).minus(own.blocked);
-    if deliverable.is_empty()
-        && !own.besides.intersects(Besides::STOP | Besides::TRAP)
-        && shared.untold == StopNews::None
-        && shared.group_exit.is_none()
-        && shared.exec.is_none()
-    {
-        task.info.work.clear(ThreadFlags::SIGPENDING);
-    } else {
-        task.info.work.set(ThreadFlags::SIGPENDING);
-    }
-}
-
-/// [`recalculate`] if the caller knows that only pending signals can matter.
-#[inline]
-pub(super) fn recalculate_pending(task: &Task, shared: &ProcessSignals, own: &TaskSignals) {
-    if own
-        .pending
-        .set()
-        .or(shared.pending.set())
-        .minus(own.blocked)
-        .is_empty()
-    {
-        task.info.work.clear(ThreadFlags::SIGPENDING);
-    } else {
-        task.info.work.set(ThreadFlags::SIGPENDING);
-    }
-}
-
-/// `task` no longer takes signals of `set`. For each of them that is pending for the process another thread
-/// is woken, since `task` may have been the one that was woken for it.
-#[inline]
-pub(super) fn retarget(task: &Arc<Task>, shared: &ProcessSignals, set: SigSet) {
-    let orphans = shared.pending.set().and(set);
-    if !orphans.is_empty() {
-        wake_others(task, orphans);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn wake_others(task: &Arc<Task>, mut left: SigSet) {
-    task.process.with_threads(|threads| {
-        for other in threads.iter().filter(|other| !Arc::ptr_eq(other, task)) {
-            if left.is_empty() {
-                break;
-            }
-            if other.flags().contains(TaskFlags::EXITING) {
-                continue;
-            }
-            let takes = left.minus(other.signals.lock().blocked);
-            if !takes.is_empty() {
-                left = left.minus(takes);
-                wake(other, false);
-            }
-        }
-    });
 }

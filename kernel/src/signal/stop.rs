@@ -2,7 +2,7 @@
 
 use super::{
     ActionFlags, Besides, IGNORE, ProcessSignals, SIGCHLD, SIGCONT, SigInfo, SigSet, StopNews, info::code,
-    send,
+    send, wake,
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
@@ -39,7 +39,7 @@ pub(super) fn begin(task: &CurrentTask, sig: u32) {
                 }
                 remaining += 1;
                 if !Arc::ptr_eq(other, task) {
-                    send::wake(other, false);
+                    wake::wake(other, false);
                 }
             }
         });
@@ -120,7 +120,7 @@ pub(crate) fn leave(task: &CurrentTask) {
         own.besides.remove(Besides::STOP | Besides::UNCOUNTED);
         let taken = SigSet(!own.blocked.0);
         drop(own);
-        send::retarget(task, &shared, taken);
+        wake::retarget(task, &shared, taken);
         if pending { count_stopped(&mut shared) } else { None }
     };
     if let Some(sig) = complete {

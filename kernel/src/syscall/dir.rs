@@ -300,6 +300,54 @@ fn next_batch<const NEW: bool>(
     Ok((copied, full && result.is_ok()))
 }
 
+/// `readdir` of the oldest kind: one entry, whose position is its own. Returns whether there was one.
+pub(super) fn list_one(fd: i32, buf: usize) -> SysResult {
+    /// The longest name.
+    const NAME: usize = 255;
+    const WORD: usize = size_of::<u32>();
+    /// Bytes of the number, the position and the name's length.
+    const HEADER: usize = 2 * WORD + 2;
+    current().with_file(fd, move |file| {
+        if file.inode().kind != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        let mut pos = file.pos.lock();
+        let mut record = [0; HEADER + NAME + 1];
+        let mut len = 0;
+        let mut fits = true;
+        let at = *pos as u32;
+        let mut emit = |name: &[u8], ino: u64, _: FileType, _: u64| {
+            if len != 0 {
+                return false;
+            }
+            let Ok(ino) = u32::try_from(ino) else {
+                fits = false;
+                return false;
+            };
+            let used = name.len().min(NAME);
+            record[..WORD].copy_from_slice(&ino.to_le_bytes());
+            record[WORD..2 * WORD].copy_from_slice(&at.to_le_bytes());
+            record[2 * WORD..HEADER].copy_from_slice(&(used as u16).to_le_bytes());
+            record[HEADER..HEADER + used].copy_from_slice(&name[..used]);
+            len = HEADER + used + 1;
+            true
+        };
+        let mut sink = DirSink::new(*pos, &mut emit);
+        let result = file.ops().readdir(file, &mut sink);
+        let next = sink.pos;
+        if !fits {
+            return Err(Errno::EOVERFLOW);
+        }
+        if len != 0 {
+            write_bytes(buf, &record[..len])?;
+        }
+        *pos = next;
+        drop(pos);
+        crate::fs::inotify::accessed(file);
+        if len != 0 { Ok(1) } else { result.map(|()| 0) }
+    })
+}
+
 /// A fault ended the copy of a batch: entries that were copied completely count.
 #[cold]
 fn faulted<const NEW: bool>(arrived: &[u8], pos: &mut u64) -> Result<(usize, bool), Errno> {

@@ -10,6 +10,7 @@ use crate::mm::user::{Abi, UserPtr};
 use crate::task::{creds::cap, current};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use limen_linux_abi::abi::old;
 use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
 
 const F_DUPFD: u32 = 0;
@@ -54,6 +55,8 @@ enum Locks {
     /// `struct flock`, and `struct flock64` for the commands of `fcntl64` and for locks of open file
     /// descriptions.
     Both,
+    /// The same, with the old ABI's `struct flock64`.
+    Packed,
     /// `struct flock` only.
     Old,
 }
@@ -94,6 +97,11 @@ pub(super) fn fcntl(fd: i32, cmd: u32, arg: usize) -> SysResult {
 /// `fcntl` of ABIs with 32-bit words: without commands for 64-bit positions.
 pub(super) fn fcntl_old(fd: i32, cmd: u32, arg: usize) -> SysResult {
     do_fcntl(fd, cmd, arg, Locks::Old)
+}
+
+/// `fcntl64` of the old ABI.
+pub(super) fn fcntl_packed(fd: i32, cmd: u32, arg: usize) -> SysResult {
+    do_fcntl(fd, cmd, arg, Locks::Packed)
 }
 
 fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
@@ -155,6 +163,17 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
                 (cmd, UserPtr::new(arg)),
                 native::Flock64::request,
                 native::Flock64::answer,
+            )
+        }
+        F_GETLK64 | F_SETLK64 | F_SETLKW64 | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW
+            if which == Locks::Packed =>
+        {
+            record_lock(
+                (fd, &file),
+                &files,
+                (cmd, UserPtr::new(arg)),
+                old::Flock64::request,
+                old::Flock64::answer,
             )
         }
         F_SETOWN => fasync::set_signed_owner(&file, arg as i32).map(|()| 0),

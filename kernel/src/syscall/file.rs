@@ -211,7 +211,7 @@ fn generic_ioctl(fd: i32, file: &Arc<File>, cmd: u32, arg: usize) -> Option<SysR
     })
 }
 
-fn do_truncate(path: usize, size: i64) -> SysResult {
+pub(super) fn do_truncate(path: usize, size: i64) -> SysResult {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
     let at = with_path(path, |path| {
         crate::fs::lookup::lookup(AT_FDCWD, path, Walk::FOLLOW)
@@ -253,7 +253,7 @@ fn advise(fd: i32, _offset: i64, len: i64, advice: u32) -> SysResult {
     Ok(0)
 }
 
-fn do_ftruncate(fd: i32, size: i64) -> SysResult {
+pub(super) fn do_ftruncate(fd: i32, size: i64) -> SysResult {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
     let file = file(fd)?;
     if !file.is_regular() || !file.mode().contains(FileMode::WRITE) {
@@ -264,6 +264,39 @@ fn do_ftruncate(fd: i32, size: i64) -> SysResult {
     Ok(0)
 }
 
+/// `readahead`: there is nothing to read ahead of.
+pub(super) fn read_ahead(fd: i32) -> SysResult {
+    let file = file(fd)?;
+    if !file.mode().contains(FileMode::READ) {
+        return Err(Errno::EBADF);
+    }
+    if file.is_regular() {
+        Ok(0)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// `pread64`, to address and length.
+#[inline(always)]
+pub(super) fn read_at(fd: i32, (buf, len): (usize, usize), pos: i64) -> SysResult {
+    if pos < 0 {
+        return Err(Errno::EINVAL);
+    }
+    current().with_file_to_read(fd, move |file| file.read_to_user(buf, len, position(file, pos)?))
+}
+
+/// `pwrite64`, from address and length.
+#[inline(always)]
+pub(super) fn write_at(fd: i32, (buf, len): (usize, usize), pos: i64) -> SysResult {
+    if pos < 0 {
+        return Err(Errno::EINVAL);
+    }
+    current().with_file_to_write(fd, move |file| {
+        file.write_from_user(buf, len, position(file, pos)?)
+    })
+}
+
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
         current().with_file_to_read(fd, move |file| file.read_to_user(buf, len, None))
@@ -272,16 +305,10 @@ crate::syscalls! {
         current().with_file_to_write(fd, move |file| file.write_from_user(buf, len, None))
     }
     fn pread64(fd: i32, buf: usize, len: usize, pos: i64) {
-        if pos < 0 {
-            return Err(Errno::EINVAL);
-        }
-        current().with_file_to_read(fd, move |file| file.read_to_user(buf, len, position(file, pos)?))
+        read_at(fd, (buf, len), pos)
     }
     fn pwrite64(fd: i32, buf: usize, len: usize, pos: i64) {
-        if pos < 0 {
-            return Err(Errno::EINVAL);
-        }
-        current().with_file_to_write(fd, move |file| file.write_from_user(buf, len, position(file, pos)?))
+        write_at(fd, (buf, len), pos)
     }
     fn readv(fd: i32, iov: usize, count: usize) {
         read_vector(fd, iov, count, None, 0)
@@ -439,11 +466,7 @@ crate::syscalls! {
     }
     fn readahead(fd: i32, offset: i64, count: usize) {
         let _ = (offset, count);
-        let file = file(fd)?;
-        if !file.mode().contains(FileMode::READ) {
-            return Err(Errno::EBADF);
-        }
-        if file.is_regular() { Ok(0) } else { Err(Errno::EINVAL) }
+        read_ahead(fd)
     }
     fn sendfile(out: i32, source: i32, offset: UserPtr<isize>, count: usize) {
         send(out, source, offset, count)

@@ -83,6 +83,9 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
     const SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const RSEQ_SLICE_EXTENSION: u32 = 79;
     const SET_VMA: u32 = 0x5356_4d41;
+    // Limen's own.
+    const SET_CALL_VIEW: u32 = 0x4c56_0001;
+    const GET_CALL_VIEW: u32 = 0x4c56_0002;
     let task = current();
     match option {
         SET_PDEATHSIG => {
@@ -144,6 +147,8 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
         SET_VMA if arg[0] != 0 => return Err(Errno::EINVAL),
         // Names of anonymous mappings are accepted but not shown.
         SET_VMA => {}
+        SET_CALL_VIEW => return super::views::set(arg),
+        GET_CALL_VIEW => return super::views::get(arg),
         RSEQ_SLICE_EXTENSION => return crate::rseq::prctl(arg[0], arg[1], [arg[2], arg[3]]),
         _ => return crate::arch::syscalls::prctl(frame, option, arg[0]),
     }

@@ -75,6 +75,15 @@ fn check_end(len: usize, offset: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// `mmap` with an offset in bytes.
+#[inline(always)]
+pub(super) fn mmap_bytes([addr, len, prot, flags]: [usize; 4], fd: i32, offset: usize) -> SysResult {
+    if offset & (PAGE_SIZE - 1) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    do_mmap(addr, len, prot, flags, fd, offset as u64)
+}
+
 fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: u64) -> SysResult {
     let space = space()?;
     let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
@@ -210,10 +219,7 @@ fn process_vm(
 
 syscalls! {
     fn mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: usize) {
-        if offset & (PAGE_SIZE - 1) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        do_mmap(addr, len, prot, flags, fd, offset as u64)
+        mmap_bytes([addr, len, prot, flags], fd, offset)
     }
     fn mmap2(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: usize) {
         // In units of 4096 bytes, whatever the page size.

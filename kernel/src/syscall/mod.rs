@@ -22,6 +22,7 @@ mod module;
 mod mount;
 mod netlink;
 mod old;
+mod old_abi;
 mod open;
 mod pipe;
 mod poll;
@@ -35,6 +36,7 @@ mod stat;
 mod table;
 mod task;
 pub mod time;
+mod views;
 mod xattr;
 
 pub use crate::arch::Handler;

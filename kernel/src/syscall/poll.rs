@@ -13,14 +13,15 @@ use crate::signal::mask::with_mask;
 use crate::task::current;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::Errno;
+use limen_linux_abi::native::EpollEvent;
+use limen_linux_abi::{EpollLayout, Errno};
 
 const NANO: i64 = 1_000_000_000;
 /// A flag of `personality`: timeouts in user memory are not changed.
 const STICKY_TIMEOUTS: u32 = 0x0400_0000;
 
 /// A relative `timespec` or, with `unit` 1000, a `timeval`. Null: no timeout.
-fn until<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Timeout, Errno> {
+pub(super) fn until<T: TimeWord>(at: UserPtr<[T; 2]>, unit: i64) -> Result<Timeout, Errno> {
     let Some(p) = at.non_null() else {
         return Ok(Timeout::Never);
     };
@@ -72,7 +73,7 @@ fn write_left<T: TimeWord>(at: UserPtr<[T; 2]>, timeout: Timeout, unit: i64, res
 }
 
 /// A signal mask argument.
-fn read_mask(addr: usize, size: usize) -> Result<Option<SigSet>, Errno> {
+pub(super) fn read_mask(addr: usize, size: usize) -> Result<Option<SigSet>, Errno> {
     if addr == 0 {
         return Ok(None);
     }
@@ -241,31 +242,41 @@ fn do_select(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
     Ok(ready)
 }
 
+/// `select`.
 #[inline(always)]
-fn do_epoll_wait(fd: i32, to: usize, max: i32, timeout: Timeout) -> SysResult {
+pub(super) fn select_until(count: i32, sets: [usize; 3], time: UserPtr<[isize; 2]>) -> SysResult {
+    let timeout = until(time, 1000)?;
+    let result = no_hand(do_select(count, sets, timeout));
+    write_left(time, timeout, 1000, result)
+}
+
+#[inline(always)]
+pub(super) fn do_epoll_wait<E: EpollLayout>(fd: i32, to: usize, max: i32, timeout: Timeout) -> SysResult {
     let max = usize::try_from(max)
         .ok()
-        .filter(|m| *m > 0 && *m <= i32::MAX as usize / epoll::EVENT_SIZE)
+        .filter(|m| *m > 0 && *m <= i32::MAX as usize / size_of::<E>())
         .ok_or(Errno::EINVAL)?;
     // One word goes into each of the ways to the file.
     let wanted = &(to, max, timeout);
     current()
-        .with_file(fd, move |file| epoll::wait(file, wanted.0, wanted.1, wanted.2))
-        .map_err(|e| no_events(e, to, max))
+        .with_file(fd, move |file| {
+            epoll::wait::<E>(file, wanted.0, wanted.1, wanted.2)
+        })
+        .map_err(|e| no_events(e, to, max * size_of::<E>()))
 }
 
 /// The error of a wait that failed with `e`. What user memory can never be is no place for events, whatever
 /// the descriptor is.
 #[cold]
-fn no_events(e: Errno, to: usize, max: usize) -> Errno {
+fn no_events(e: Errno, to: usize, size: usize) -> Errno {
     match e {
         Errno::ERESTARTSYS => Errno::EINTR,
-        e => user::check(to, max * epoll::EVENT_SIZE).err().unwrap_or(e),
+        e => user::check(to, size).err().unwrap_or(e),
     }
 }
 
 /// `epoll_ctl`. The file that is watched is counted, as the item refers to it; the epoll file is not.
-fn control(epfd: i32, op: i32, fd: i32, event: (u32, u64)) -> SysResult {
+pub(super) fn control(epfd: i32, op: i32, fd: i32, event: (u32, u64)) -> SysResult {
     let file = file(fd);
     // An epoll file that is not there is the error that comes first, but both are `EBADF`.
     current().with_file(epfd, |epfile| epoll::control(epfile, op, fd, &file?, event))?;
@@ -273,7 +284,7 @@ fn control(epfd: i32, op: i32, fd: i32, event: (u32, u64)) -> SysResult {
 }
 
 /// A timeout in milliseconds. Negative: none.
-fn millis(ms: i32) -> Timeout {
+pub(super) fn millis(ms: i32) -> Timeout {
     match ms {
         ..0 => Timeout::Never,
         0 => Timeout::Now,
@@ -292,9 +303,7 @@ crate::syscalls! {
         write_left(time, timeout, 1, result)
     }
     fn select(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[isize; 2]>) {
-        let timeout = until(time, 1000)?;
-        let result = no_hand(do_select(count, [read, write, except], timeout));
-        write_left(time, timeout, 1000, result)
+        select_until(count, [read, write, except], time)
     }
     fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize,
         time: UserPtr<[Time; 2]>, mask: usize) {
@@ -321,23 +330,23 @@ crate::syscalls! {
         Ok(files().install(epoll::create()?, flags != 0)? as usize)
     }
     fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: usize) {
-        let event = epoll::read_event(op, event)?;
+        let event = epoll::read_event::<EpollEvent>(op, event)?;
         control(epfd, op, fd, event)
     }
     fn epoll_wait(epfd: i32, to: usize, max: i32, ms: i32) {
-        do_epoll_wait(epfd, to, max, millis(ms))
+        do_epoll_wait::<EpollEvent>(epfd, to, max, millis(ms))
     }
     fn epoll_pwait(epfd: i32, to: usize, max: i32, ms: i32, mask: usize, size: usize) {
         // C libraries of ABIs without `epoll_wait` call it also without a mask.
         if mask == 0 {
-            return do_epoll_wait(epfd, to, max, millis(ms));
+            return do_epoll_wait::<EpollEvent>(epfd, to, max, millis(ms));
         }
         let mask = read_mask(mask, size)?;
-        with_mask(mask, || do_epoll_wait(epfd, to, max, millis(ms)))
+        with_mask(mask, || do_epoll_wait::<EpollEvent>(epfd, to, max, millis(ms)))
     }
     fn epoll_pwait2(epfd: i32, to: usize, max: i32, time: UserPtr<[i64; 2]>, mask: usize, size: usize) {
         let timeout = until(time, 1)?;
         let mask = read_mask(mask, size)?;
-        with_mask(mask, || do_epoll_wait(epfd, to, max, timeout))
+        with_mask(mask, || do_epoll_wait::<EpollEvent>(epfd, to, max, timeout))
     }
 }

@@ -5,7 +5,7 @@ use super::message::{many, receive_message, send_message};
 use super::netlink as other;
 use super::sockopt::{get_option, set_option};
 use super::time::{deadline_after, read_timespec, write_timespec};
-use super::{Handler, SysResult};
+use super::{Call, Handler, SysResult};
 use crate::arch::index;
 use crate::fs::count;
 use crate::fs::file::File;
@@ -238,7 +238,7 @@ fn do_receive(fd: i32, buf: usize, len: usize, flags: u32, from: (usize, usize))
 }
 
 /// The calls of `socketcall`, from number 1 on, each with the number of its arguments.
-const CALLS: [(Handler, usize); 20] = [
+pub(super) const CALLS: [(Handler, usize); 20] = [
     (socket, 3),
     (bind, 3),
     (connect, 3),
@@ -261,22 +261,32 @@ const CALLS: [(Handler, usize); 20] = [
     (sendmmsg, 4),
 ];
 
+/// `socketcall`: one of `calls`, with its arguments in user memory.
+pub(super) fn one_of(
+    calls: &[(Handler, usize); CALLS.len()],
+    call: &Call<'_>,
+    which: u32,
+    at: UserPtr<usize>,
+) -> SysResult {
+    let (handler, count) = *index::get(calls, (which as usize).wrapping_sub(1)).ok_or(Errno::EINVAL)?;
+    // A copy of the frame gets those arguments. The frame itself is needed if the call is restarted.
+    let mut frame = call.frame.clone();
+    let mut own = [0; 6];
+    for (n, word) in own.iter_mut().enumerate().take(count) {
+        *word = at.add(n).read()?;
+        frame.set_arg(n, *word);
+    }
+    if audit::wants_details() {
+        audit::details::special(Special::SocketCall(own, count));
+    }
+    let result = handler(&mut frame);
+    Errno::from_return_value(result).map_or(Ok(result), Err)
+}
+
 crate::syscalls! {
     // Old ABIs have these calls only in this way: the number of the call, and its arguments in user memory.
     fn socketcall(call: &mut Call, which: u32, at: UserPtr<usize>) {
-        let (handler, count) = *index::get(&CALLS, (which as usize).wrapping_sub(1)).ok_or(Errno::EINVAL)?;
-        // A copy of the frame gets those arguments. The frame itself is needed if the call is restarted.
-        let mut frame = call.frame.clone();
-        let mut own = [0; 6];
-        for (n, word) in own.iter_mut().enumerate().take(count) {
-            *word = at.add(n).read()?;
-            frame.set_arg(n, *word);
-        }
-        if audit::wants_details() {
-            audit::details::special(Special::SocketCall(own, count));
-        }
-        let result = handler(&mut frame);
-        Errno::from_return_value(result).map_or(Ok(result), Err)
+        one_of(&CALLS, call, which, at)
     }
     fn socket(family: u32, raw: u32, protocol: u32) {
         if family == netlink::AF_NETLINK {

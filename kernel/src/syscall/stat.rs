@@ -104,7 +104,7 @@ fn walk_of(flags: u32) -> Walk {
     walk
 }
 
-fn stat_at<T: Layout>(
+pub(super) fn stat_at<T: Layout>(
     (dirfd, path, flags): (i32, usize, u32),
     to: usize,
     layout: impl Fn(&FileStatus) -> Option<T>,
@@ -137,7 +137,7 @@ fn stat_counted<T: Layout>(path: &Path, to: usize, layout: impl Fn(&FileStatus) 
     write_stat(to, shown(&attr::stat(path), layout))
 }
 
-fn stat_of<T: Layout>(fd: i32, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
+pub(super) fn stat_of<T: Layout>(fd: i32, to: usize, layout: impl Fn(&FileStatus) -> Option<T>) -> SysResult {
     current().with_any_file(fd, move |file| {
         write_stat(to, shown(&attr::stat(&file.path), layout))
     })

@@ -45,7 +45,8 @@ const COUNT: usize = {
     n
 };
 
-const HANDLERS: [(&str, Handler); COUNT] = {
+/// All handlers, by name.
+pub(super) const HANDLERS: [(&str, Handler); COUNT] = {
     let mut all = [("", unknown as Handler); COUNT];
     let mut n = 0;
     let mut i = 0;
@@ -70,6 +71,9 @@ pub static NATIVE: [Handler; LEN] = crate::arch::native_syscall_table!(HANDLERS,
 pub fn unknown(frame: &mut Frame) -> usize {
     if let Some(result) = crate::arch::syscalls::private(frame) {
         return result;
+    }
+    if let Some(handler) = super::old_abi::handler(frame) {
+        return handler(frame);
     }
     if LOG_UNKNOWN.load(Relaxed) {
         log_unknown(frame);

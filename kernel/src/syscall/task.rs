@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, raw::general as abi};
 
-fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResult {
+pub(super) fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResult {
     let [flags, stack, parent_tid, fourth, fifth] = args;
     let (tls, child_tid) = if crate::arch::CLONE_BACKWARDS {
         (fourth, fifth)
@@ -38,6 +38,12 @@ fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResu
         tls,
         tid: None,
     };
+    fork::kernel_clone(call.frame, &args)
+}
+
+/// `clone3`.
+pub(super) fn clone_from_memory(call: &mut super::Call<'_>, at: usize, size: usize) -> SysResult {
+    let args = read_clone_args(at, size)?;
     fork::kernel_clone(call.frame, &args)
 }
 
@@ -204,7 +210,7 @@ fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
     UserPtr::new(at + union).write(body)
 }
 
-fn limit_of(which: u32) -> Result<usize, Errno> {
+pub(super) fn limit_of(which: u32) -> Result<usize, Errno> {
     if (which as usize) < rlimit::COUNT {
         Ok(index::within::<{ rlimit::COUNT }>(which as usize))
     } else {
@@ -261,8 +267,7 @@ crate::syscalls! {
     }
 
     fn clone3(call: &mut Call, args: usize, size: usize) {
-        let args = read_clone_args(args, size)?;
-        fork::kernel_clone(call.frame, &args)
+        clone_from_memory(call, args, size)
     }
 
     fn unshare(flags: usize) {

@@ -9,7 +9,9 @@ use crate::task::timers::clock::{Clock, is_alarm, may_wait_by, resolution};
 use crate::task::timers::posix::{Notify, Place, PosixTimer};
 use crate::task::timers::{self, Itimer};
 use crate::task::{current, find_task};
-use crate::time::{NSEC_PER_SEC, check_settable, now_ns, ntp, realtime_ns, set_realtime_ns, sleep_until};
+use crate::time::{
+    NSEC_PER_SEC, check_settable, now_ns, ntp, realtime_ns, set_realtime_ns, set_zone, sleep_until, vdso,
+};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -197,7 +199,7 @@ crate::syscalls! {
             tv.write([seconds as isize, (ns as u32 / 1000) as isize])?;
         }
         if let Some(tz) = tz.non_null() {
-            tz.write([0, 0])?;
+            tz.write(vdso::zone())?;
         }
         Ok(0)
     }
@@ -213,9 +215,8 @@ crate::syscalls! {
             check_settable(seconds as i64)?;
         }
         may_set_time()?;
-        // Only the range of the time zone is checked; nothing uses it.
-        if zone.is_some_and(|[west, _]| !(-15 * 60..=15 * 60).contains(&west)) {
-            return Err(Errno::EINVAL);
+        if let Some(zone) = zone {
+            set_zone(zone, time.is_some())?;
         }
         if let Some(ns) = ns {
             set_realtime_ns(ns)?;

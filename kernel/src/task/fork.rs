@@ -326,6 +326,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     }
     task.personality
         .store(parent.personality.load(Ordering::Relaxed), Ordering::Relaxed);
+    super::calls::inherit(&parent, &task);
     task.inherit_timer_slack(&parent);
     task.inherit_io(&parent, flags.contains(F::IO));
     super::audit::inherit(&parent, &task);

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod calls;
 pub mod coredump;
 pub mod creds;
 pub mod dispatch;

@@ -165,6 +165,8 @@ pub struct Task {
     minor_faults: AtomicUsize,
     /// Its seccomp mode and filters.
     pub seccomp: super::seccomp::Seccomp,
+    /// Whose calls it makes.
+    pub calls: super::calls::Calls,
     /// Its choice of which calls become signals.
     pub dispatch: super::dispatch::UserDispatch,
     /// Who traces it, and its stops for that.
@@ -244,6 +246,7 @@ impl Task {
             closing: SpinLock::new(crate::fs::closing::Closing::new()),
             minor_faults: AtomicUsize::new(0),
             seccomp: super::seccomp::Seccomp::new(),
+            calls: super::calls::Calls::new(),
             dispatch: super::dispatch::UserDispatch::new(),
             trace: super::ptrace::Trace::new(),
             audit: super::audit::Audit::new(),

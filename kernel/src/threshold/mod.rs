@@ -236,6 +236,12 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     fn dispatch(&self, frame: &mut Frame, number: isize, _: &InKernel) {
         crate::syscall::dispatch(frame, number as usize);
     }
+    fn old_abi(&self, frame: &mut Frame) -> bool {
+        crate::task::calls::find(frame)
+    }
+    fn was_not_made(&self, frame: &Frame) -> bool {
+        crate::arch::syscalls::was_not_made(frame)
+    }
     fn user_dispatch(&self, frame: &mut Frame) -> bool {
         crate::filter::dispatch::dispatched(frame)
     }
@@ -266,6 +272,9 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     }
     fn tracepoint_exit(&self, frame: &mut Frame) {
         crate::tracing::event::calls::exit(frame);
+    }
+    fn view(&self, frame: &mut Frame, number: isize) -> bool {
+        crate::filter::view::has(frame, number)
     }
     fn audit_enter(&self, frame: &Frame) {
         crate::audit::call::enter(frame);

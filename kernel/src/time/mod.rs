@@ -12,7 +12,7 @@ pub use sleep::{sleep_until, sleep_until_passed};
 pub use timer::{TICK_ALONE, Timer, TimerBase, tick_needed, timer_interrupt};
 
 use crate::sync::{IrqSpinLock, SpinLock};
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use limen_linux_abi::Errno;
 use limen_vdso::Steering;
 
@@ -143,6 +143,24 @@ pub fn set_realtime_ns(ns: u64) -> Result<(), Errno> {
     ntp::clock_was_set();
     tell_programs();
     wall::clock_was_set(true);
+    Ok(())
+}
+
+/// Keeps a time zone for programs: minutes west of Greenwich, and a kind of daylight saving time, which
+/// nobody uses. The first one that comes without a time says that the machine's clock showed local time:
+/// `CLOCK_REALTIME` is moved by it. `EINVAL`: it is more than 15 hours from Greenwich.
+pub fn set_zone(zone: [i32; 2], with_time: bool) -> Result<(), Errno> {
+    static SET: AtomicBool = AtomicBool::new(false);
+    let west = zone[0];
+    if !(-15 * 60..=15 * 60).contains(&west) {
+        return Err(Errno::EINVAL);
+    }
+    vdso::set_zone(zone);
+    if !SET.swap(true, Ordering::Relaxed) && !with_time && west != 0 {
+        let moved = realtime_ns() as i64 + i64::from(west) * 60 * NSEC_PER_SEC as i64;
+        // A time that cannot be is not set; nobody is told.
+        set_realtime_ns(moved as u64).unwrap_or_default();
+    }
     Ok(())
 }
 

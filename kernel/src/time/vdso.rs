@@ -73,6 +73,18 @@ pub fn set_offsets(realtime: u64, tai: u64) {
     }
 }
 
+/// Writes the time zone for programs to read ([`limen_vdso::ClockData::set_zone`]).
+pub fn set_zone(zone: [i32; 2]) {
+    if let Some(vdso) = get() {
+        vdso.clock.set_zone(zone);
+    }
+}
+
+/// The time zone. Before [`init`] none is set.
+pub fn zone() -> [i32; 2] {
+    get().map_or([0; 2], |vdso| vdso.clock.zone())
+}
+
 /// Makes the clocks that programs read gain `rate` from the moment at which the counter shows `raw`
 /// nanoseconds. See [`limen_vdso::Steering::set`].
 pub fn steer(raw: u64, rate: i64) {

@@ -1,6 +1,6 @@
 /*
- * For Linux's tests of seccomp and secret memory, where libcap is not there: what they use of it, made of two
- * system calls.
+ * For Linux's tests of seccomp, secret memory and clone3, where libcap is not there: what they use of it,
+ * made of two system calls.
  */
 #pragma once
 #include <linux/capability.h>
@@ -40,6 +40,11 @@ static inline int cap_set_flag(cap_t caps, cap_flag_t set, int count, const cap_
         unsigned bit = 1u << which[i] % 32;
         *word = value == CAP_SET ? *word | bit : *word & ~bit;
     }
+    return 0;
+}
+
+static inline int cap_clear(cap_t caps) {
+    for (int i = 0; i < 2; i++) caps->data[i] = (struct __user_cap_data_struct){0, 0, 0};
     return 0;
 }
 

@@ -303,6 +303,10 @@ impl Source {
             "sigaltstack",
             "breakpoints",
             "x86",
+            "timers",
+            "pidfd",
+            "arm64",
+            "powerpc",
         ];
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;

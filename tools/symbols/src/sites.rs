@@ -319,10 +319,24 @@ fn prepare(image: &mut Image<'_>, form: &Form, machine: u16, entry: u64, trampol
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, kind_of};
+    use super::{ARM64, EM_AARCH64, Kind, kind_of, prepare};
+    use crate::image::Image;
 
     fn kind(name: &str) -> Kind {
         kind_of(&[name.to_string()])
+    }
+
+    #[test]
+    fn a_misaligned_site_is_refused() {
+        for entry in (0x1008..0x1020).step_by(4) {
+            let mut bytes = ARM64.filler.repeat(16);
+            let mut image = Image {
+                bytes: &mut bytes,
+                sections: vec![(0x1000..0x1040, 0)],
+            };
+            let done = prepare(&mut image, &ARM64, EM_AARCH64, entry, 0);
+            assert_eq!(done.is_ok(), entry % 8 == 0, "{entry:#x}: {done:?}");
+        }
     }
 
     #[test]

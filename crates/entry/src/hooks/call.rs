@@ -28,6 +28,17 @@ pub trait CallWork: Processor {
     /// Runs the system call with number `number` and puts its result into the frame. Unknown numbers give
     /// `ENOSYS`.
     fn dispatch(&self, frame: &mut Self::Frame, number: isize, in_kernel: &InKernel);
+    /// Finds out which call of which ABI it is, and puts its number into the frame. `false`: that could not
+    /// be read; the call was not made, and user mode makes it again.
+    #[inline(always)]
+    fn old_abi(&self, _frame: &mut Self::Frame) -> bool {
+        true
+    }
+    /// Whether [`CallWork::old_abi`] said that the call which now ends was not made.
+    #[inline(always)]
+    fn was_not_made(&self, _frame: &Self::Frame) -> bool {
+        false
+    }
     /// `PR_SET_SYSCALL_USER_DISPATCH`. `true`: the call was turned into `SIGSYS`, and no other entry work is
     /// done.
     #[inline(always)]
@@ -62,6 +73,12 @@ pub trait CallWork: Processor {
     /// The `sys_enter` tracepoint. Its programs may change the number in the frame.
     #[inline(always)]
     fn tracepoint_enter(&self, _frame: &mut Self::Frame, _number: isize) {}
+    /// Whether the thread has the call `number`, which nobody changes any more. If not, its result is in the
+    /// frame.
+    #[inline(always)]
+    fn view(&self, _frame: &mut Self::Frame, _number: isize) -> bool {
+        true
+    }
     /// Audit, on entry.
     #[inline(always)]
     fn audit_enter(&self, _frame: &Self::Frame) {}

@@ -113,6 +113,11 @@ pub struct Model {
     pub seccomp: Cell<SyscallVerdict>,
     pub dispatches_user: Cell<bool>,
     pub rolled_back: Cell<bool>,
+    /// Which call it is cannot be read.
+    pub unreadable: Cell<bool>,
+    pub not_made: Cell<bool>,
+    /// The thread does not have the call.
+    pub absent: Cell<bool>,
     pub rseq_faults: Cell<u32>,
     pub rseq_as_told: Cell<bool>,
     pub slice: Cell<bool>,
@@ -141,6 +146,9 @@ impl Model {
             seccomp: Cell::new(SyscallVerdict::Continue),
             dispatches_user: Cell::new(false),
             rolled_back: Cell::new(false),
+            unreadable: Cell::new(false),
+            not_made: Cell::new(false),
+            absent: Cell::new(false),
             rseq_faults: Cell::new(0),
             rseq_as_told: Cell::new(true),
             slice: Cell::new(false),
@@ -420,6 +428,22 @@ impl CallWork for Model {
             Outcome::Restart(restart) => frame.restart = Some(restart),
         }
         self.act("dispatch", frame);
+    }
+    fn old_abi(&self, frame: &mut ModelFrame) -> bool {
+        self.with_irqs("old_abi");
+        self.act("old_abi", frame);
+        self.not_made.set(self.unreadable.take());
+        !self.not_made.get()
+    }
+    fn was_not_made(&self, _: &ModelFrame) -> bool {
+        self.not_made.get()
+    }
+    fn view(&self, frame: &mut ModelFrame, number: isize) -> bool {
+        self.with_irqs(&format!("view {number}"));
+        if self.absent.get() {
+            frame.result = -38;
+        }
+        !self.absent.get()
     }
     fn user_dispatch(&self, frame: &mut ModelFrame) -> bool {
         self.with_irqs("sud");

@@ -77,3 +77,30 @@ pub struct SystemInfo {
     pub free_swap: u64,
     pub processes: u16,
 }
+
+/// `struct epoll_event` of an ABI.
+pub trait EpollLayout: Layout {
+    /// Events, and what the program wants to hear with them.
+    fn new(events: u32, data: u64) -> Self;
+}
+
+impl EpollLayout for super::arm::EpollEvent {
+    #[inline(always)]
+    fn new(events: u32, data: u64) -> Self {
+        Self {
+            events,
+            data: [data as u32, (data >> 32) as u32],
+            ..Self::default()
+        }
+    }
+}
+
+impl EpollLayout for super::x86_64::EpollEvent {
+    #[inline(always)]
+    fn new(events: u32, data: u64) -> Self {
+        Self {
+            events,
+            data: [data as u32, (data >> 32) as u32],
+        }
+    }
+}

@@ -9,6 +9,7 @@ mod powerpc;
 
 pub mod aarch64;
 pub mod arm;
+pub mod old;
 pub mod powerpc64;
 pub mod statx;
 pub mod x86_64;
@@ -22,7 +23,7 @@ pub use powerpc64 as native;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64 as native;
 
-pub use layout::{FileStatus, FsStatus, Layout, LockRequest, SystemInfo};
+pub use layout::{EpollLayout, FileStatus, FsStatus, Layout, LockRequest, SystemInfo};
 
 /// Declares a group of constants that have their C names, with a list of them for the tests.
 macro_rules! constants {

@@ -5,8 +5,14 @@
 //! modes have a few words of scratch each, at their stack pointer, for the first instructions. A thread in
 //! user mode has an empty kernel stack, so the supervisor's stack pointer is where its frame goes. All
 //! exceptions come with interrupts masked.
+//!
+//! An FIQ is an NMI: it may come anywhere in the kernel, in these stubs, too. In the first instructions of
+//! another exception, which use that exception's own mode, it only masks itself, and comes again when
+//! interrupts go on, or with the return. Everywhere else supervisor mode has a stack, on which the stubs use
+//! what lies below the stack pointer for a moment: the FIQ leaves a frame's room there, and returns from its
+//! own mode, which nobody else uses.
 
-use super::frame::{FRAME_SIZE, Frame};
+use super::frame::{FRAME_SIZE, Frame, PSR_F, PSR_MODE_MASK};
 use super::{cpus, exception, interrupt, mmu, sysreg};
 use crate::arch::stub_calls::{crossing, hardened};
 use crate::mm::STACK_SHIFT;
@@ -111,7 +117,45 @@ return_to_user:
     exception vector_data, 8, {data}, {tracked_data}, {hardened_data}, {data_kernel}, {tracked_data_kernel}
     exception vector_prefetch, 4, {fetch}, {tracked_fetch}, {hardened_fetch}, {fetch_k}, {tracked_fetch_k}
     exception vector_undefined, 0, {undef}, {tracked_undef}, {hardened_undef}, {undef_k}, {undef_k}
-    exception vector_fiq, 4, {fiq}, {fiq}, , {fiq}, {fiq}
+
+    begin   vector_fiq
+    sub     lr, lr, #4
+    stmia   sp, {{r0, r1, lr}}
+    mrs     r0, spsr
+    tst     r0, #0xf
+    bne     1f
+    ldr     r0, [sp]
+    save_user {fiq}, {tracked_fiq}
+    b       return_to_user
+1:  and     r1, r0, #{mode_mask}
+    cmp     r1, #{supervisor}
+    bne     2f
+    str     r0, [sp, #12]
+    mov     r0, sp
+    cps     #{supervisor}
+    mov     r1, sp
+    sub     sp, sp, #{size} + {size}
+    tst     sp, #{stack_bit}
+    beq     stack_overflow
+    bic     sp, sp, #4
+    save_kernel {fiq_kernel}, {tracked_fiq_kernel}
+    ldrd    r2, r3, [sp, #{pc}]
+    ldr     lr, [sp, #{lr}]
+    cps     #{fiq_mode}
+    msr     spsr_cxsf, r3
+    mov     lr, r2
+    cps     #{supervisor}
+    clrex                           // a reservation of the handler's must not serve what it interrupted
+    add     r0, sp, #{regs}
+    ldmia   r0, {{r0-r12}}
+    ldr     sp, [sp, #{sp}]
+    cps     #{fiq_mode}
+    movs    pc, lr
+2:  orr     r0, r0, #{psr_f}
+    msr     spsr_c, r0
+    ldmia   sp, {{r0, r1}}
+    movs    pc, lr
+    .size   vector_fiq, . - vector_fiq
 
     // The last two words, where the return instruction takes them from, go below the interrupted stack
     // pointer.
@@ -144,6 +188,9 @@ return_to_user:
     .size   stack_overflow, . - stack_overflow
     "#,
     supervisor = const MODE_SUPERVISOR,
+    fiq_mode = const MODE_FIQ,
+    mode_mask = const PSR_MODE_MASK,
+    psr_f = const PSR_F,
     size = const FRAME_SIZE,
     regs = const offset_of!(Frame, regs),
     sp = const offset_of!(Frame, sp),
@@ -158,7 +205,10 @@ return_to_user:
     tracked_irq = sym irq::<true>,
     irq_kernel = sym irq_kernel::<false>,
     tracked_irq_kernel = sym irq_kernel::<true>,
-    fiq = sym fiq,
+    fiq = sym fiq::<false>,
+    tracked_fiq = sym fiq::<true>,
+    fiq_kernel = sym fiq_kernel::<false>,
+    tracked_fiq_kernel = sym fiq_kernel::<true>,
     data = sym data::<false>,
     tracked_data = sym data::<true>,
     data_kernel = sym data_kernel::<false>,
@@ -270,6 +320,21 @@ extern "C" fn irq_kernel<const TRACKED: bool>(frame: &mut Frame) {
     leave_kernel(open);
 }
 
+/// It has no work at its end: there is always an interrupt that has.
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fiq<const TRACKED: bool>(frame: &mut Frame) {
+    enter_user(frame);
+    threshold::nmi::<TRACKED>(frame, |_| interrupt::handle_fiq(true));
+    mmu::open_user();
+}
+
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn fiq_kernel<const TRACKED: bool>(frame: &mut Frame) {
+    let open = enter_kernel(frame);
+    threshold::nmi::<TRACKED>(frame, |_| interrupt::handle_fiq(false));
+    leave_kernel(open);
+}
+
 /// What handles aborts of a kind, from user and from kernel mode.
 macro_rules! abort {
     ($kind:ident, $user:ident, $kernel:ident) => {
@@ -313,7 +378,6 @@ macro_rules! fatal {
     };
 }
 fatal!(undefined_kernel, "undefined instruction");
-fatal!(fiq, "unexpected FIQ");
 fatal!(overflowed, "kernel stack overflow");
 
 #[unsafe(link_section = ".noinstr.text")]

@@ -25,6 +25,9 @@ pub const PSR_FLAGS: usize = 0xf80f_0000;
 /// `restart_syscall` in the arm table.
 const NR_RESTART_SYSCALL: isize = 0;
 
+/// The number of the old ABI's first call (`oabi`), as its instruction and everybody else says it.
+pub const OLD_BASE: usize = 0x90_0000;
+
 /// All general registers of the interrupted context, in the order the entry stubs save them.
 #[derive(Clone, Debug)]
 #[repr(C, align(8))]
@@ -36,8 +39,8 @@ pub struct Frame {
     pub syscallno: isize,
     /// r0 as it was when the system call was made.
     pub orig_r0: usize,
-    /// Keeps the stack aligned.
-    pub pad: usize,
+    /// What is known about a call of a thread whose program is of the old ABI (`oabi`).
+    pub found: usize,
     /// r0 to r12.
     pub regs: [usize; 13],
     /// r13.
@@ -66,7 +69,7 @@ impl Frame {
             record: [0; 2],
             syscallno: -1,
             orig_r0: 0,
-            pad: 0,
+            found: 0,
             regs: [0; 13],
             sp,
             lr: 0,
@@ -77,9 +80,9 @@ impl Frame {
     /// The running call has loaded a program, whose register file this is from now on. Who traces calls sees
     /// it return as the call that it was.
     pub fn begin_program(&mut self, entry: usize, sp: usize) {
-        let number = self.syscallno;
+        let (number, found) = (self.syscallno, self.found);
         *self = Self::new_user(entry, sp);
-        self.syscallno = number;
+        (self.syscallno, self.found) = (number, found);
     }
     /// Instruction pointer.
     pub fn ip(&self) -> usize {
@@ -182,7 +185,7 @@ impl Frame {
         self.forget_syscall();
     }
     /// Marks the frame as a system call's, as the stub saved it: number from r7, first argument kept. (What
-    /// the `svc` instruction itself says belongs to the old ABI, which is not offered.)
+    /// the `svc` instruction itself says is looked at later, if the program is of the old ABI: `oabi`.)
     #[inline(always)]
     pub(super) fn begin_syscall(&mut self) {
         self.orig_r0 = self.regs[0];
@@ -220,8 +223,11 @@ impl limen_entry::Frame for Frame {
     fn rearm(&mut self, restart: Restart) {
         self.regs[0] = self.orig_r0;
         if restart == Restart::Block {
-            // Only in here: r7 stays what the program put there.
-            self.syscallno = NR_RESTART_SYSCALL;
+            // Only in here: r7 stays what the program put there. The call stays one of its ABI.
+            self.syscallno = match self.syscallno >= OLD_BASE as isize {
+                true => OLD_BASE as isize + NR_RESTART_SYSCALL,
+                false => NR_RESTART_SYSCALL,
+            };
         }
     }
 }

@@ -1,5 +1,5 @@
-//! This CPU's interrupt flag (`CPSR.I`). FIQs are never used by the kernel and stay masked, asynchronous
-//! aborts too.
+//! This CPU's interrupt flag (`CPSR.I`). FIQs are NMIs (`arm_common/gic.rs`): they go on with the first
+//! interrupts and are hardly ever masked again. Asynchronous aborts stay masked.
 
 pub use super::super::irq_calls::{
     enabled, local_disable, local_enable, local_restore, local_save, raw_save,
@@ -28,11 +28,21 @@ pub fn raw_disable() {
     unsafe { asm!("cpsid i", options(nostack, preserves_flags)) }
 }
 
-/// Turns interrupts on, without telling the lock validator.
+/// Turns interrupts on, without telling the lock validator. An FIQ that came in the first instructions of an
+/// exception has masked itself there, and comes now.
 #[inline(always)]
 pub fn raw_enable() {
     // SAFETY: the caller says interrupts may arrive here.
-    unsafe { asm!("cpsie i", options(nostack, preserves_flags)) }
+    unsafe { asm!("cpsie if", options(nostack, preserves_flags)) }
+}
+
+/// Turns interrupts and FIQs off and returns the state before, without telling the lock validator.
+#[inline(always)]
+pub fn raw_save_nmis() -> Flags {
+    let flags = read();
+    // SAFETY: as in `raw_disable`.
+    unsafe { asm!("cpsid if", options(nostack, preserves_flags)) }
+    flags
 }
 
 /// The state now.

@@ -15,11 +15,11 @@ global_asm!(
     .globl  kuser_page
     .type   kuser_page, %object
 kuser_page:
-    .org    0xf00                   // returns from signal handlers: see `sigreturn`
+    .org    0xf00                   // returns from signal handlers: see `sigreturn`; for both ABIs
     mov     r7, #119
-    svc     #0
+    svc     #{old} + 119
     mov     r7, #173
-    svc     #0
+    svc     #{old} + 173
     .thumb
     movs    r7, #119
     svc     #0
@@ -60,7 +60,8 @@ kuser_page:
     .long   5
     .size   kuser_page, . - kuser_page
     .text
-    "#
+    "#,
+    old = const super::frame::OLD_BASE,
 );
 
 /// The page in the image.

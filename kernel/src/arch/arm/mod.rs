@@ -75,6 +75,7 @@ mod line;
 mod messages;
 pub mod mmu;
 pub mod module;
+mod oabi;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]
 pub mod platform;

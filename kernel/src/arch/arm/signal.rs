@@ -1,7 +1,9 @@
 //! Signal frames: the layouts user space knows. With `SA_SIGINFO`, `siginfo_t` and `ucontext_t`; without, the
 //! context alone. Inside the context a record with the floating-point registers.
 
-use super::frame::{Frame, PSR_A, PSR_F, PSR_FLAGS, PSR_GE, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER};
+use super::frame::{
+    Frame, OLD_BASE, PSR_A, PSR_F, PSR_FLAGS, PSR_GE, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER,
+};
 use super::switch::Fault;
 use super::uaccess;
 use crate::mm::user::{Plain, UserPtr, check};
@@ -132,7 +134,8 @@ pub(super) fn sanitize_psr(cpsr: usize) -> (usize, bool) {
 /// user-controlled bits that could harm the kernel are refused or masked. The frame is no longer a system
 /// call's.
 pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
-    let info = if frame.syscallno == NR_SIGRETURN { 0 } else { INFO };
+    let is_old = frame.syscallno == NR_SIGRETURN || frame.syscallno == OLD_BASE as isize + NR_SIGRETURN;
+    let info = if is_old { 0 } else { INFO };
     frame.forget_syscall();
     let base = frame.sp;
     if !base.is_multiple_of(8) {

@@ -10,9 +10,13 @@ use crate::sched::entity::with_current_context;
 use limen_arm_step::{Memory, Step, step};
 
 /// What user mode can execute: its memory, and the kernel helpers.
-struct Code(User);
+pub(super) struct Code(User);
 
 impl Code {
+    /// The running thread's.
+    pub(super) fn user() -> Self {
+        Self(User)
+    }
     /// The part of the kernel helpers at `at`.
     fn helper<const N: usize>(at: u32) -> Option<[u8; N]> {
         kuser::bytes()
@@ -46,7 +50,7 @@ pub fn begin(frame: &mut Frame) -> bool {
         return false;
     }
     let thumb = if frame.thumb() { THUMB } else { 0 };
-    let step = with_state(frame, |state| step(state, &mut Code(User)));
+    let step = with_state(frame, |state| step(state, &mut Code::user()));
     let mut at = [0; STEPS];
     if let Step::Runs(stops) = &step {
         for (to, from) in at.iter_mut().zip(stops.addresses()) {

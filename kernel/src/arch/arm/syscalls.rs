@@ -1,7 +1,9 @@
-//! System calls only this architecture has: those with numbers of its own, from 0xf0001, and the return from
-//! signal handlers without `SA_SIGINFO`.
+//! System calls only this architecture has: those with numbers of its own, from 0xf0001, the return from
+//! signal handlers without `SA_SIGINFO`, and what tells the old ABI's calls apart.
 
 use super::frame::Frame;
+use super::oabi;
+pub use super::oabi::{OLD_ABI, find_call, is_old_call, program_is_old, was_not_made};
 use super::switch::Fault;
 use crate::arch::index;
 use crate::mm::PAGE_SIZE;
@@ -17,23 +19,35 @@ pub const HANDLERS: &[(&str, crate::arch::Handler)] = &[("sigreturn", |frame| {
     frame.result()
 })];
 
-/// A call with a number beyond the table.
+/// A call with a number beyond the table. `None`: it is none of these, or one of the old ABI's table.
 #[inline(always)]
 pub fn private(frame: &mut Frame) -> Option<usize> {
-    let number = frame.syscallno as usize;
-    (number >= PRIVATE).then(|| own(frame, number))
+    match frame.syscallno as usize {
+        PRIVATE.. => own(frame),
+        _ => None,
+    }
 }
 
 /// A call with a number of its own, or one that is none and says more than ENOSYS (Linux: `arm_syscall`).
 #[cold]
 #[inline(never)]
-fn own(frame: &mut Frame, number: usize) -> usize {
-    let which = number.wrapping_sub(PRIVATE);
-    if which > 7 {
-        return none(frame, which, number);
+fn own(frame: &mut Frame) -> Option<usize> {
+    let (number, _) = oabi::place(frame);
+    if number < PRIVATE {
+        return None;
     }
-    // All there can be are here, so that no guess leads elsewhere.
-    let result = match index::within::<8>(which) {
+    let which = number - PRIVATE;
+    Some(if which > 7 {
+        none(frame, which, number)
+    } else {
+        // All there can be are here, so that no guess leads elsewhere.
+        one(frame, index::within::<8>(which), number)
+    })
+}
+
+/// The private call `which`.
+fn one(frame: &mut Frame, which: usize, number: usize) -> usize {
+    let result = match which {
         // A jump through zero.
         0 => {
             force_fault(SIGSEGV, code::SEGV_MAPERR, 0);

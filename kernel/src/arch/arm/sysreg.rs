@@ -66,11 +66,15 @@ pub mod register {
     pub const MAIR0: Register = Register::of_p15(0, 10, 2, 0);
     pub const MAIR1: Register = Register::of_p15(0, 10, 2, 1);
     pub const VBAR: Register = Register::of_p15(0, 12, 0, 0);
+    pub const ICC_IAR0: Register = Register::of_p15(0, 12, 8, 0);
+    pub const ICC_EOIR0: Register = Register::of_p15(0, 12, 8, 1);
+    pub const ICC_BPR0: Register = Register::of_p15(0, 12, 8, 3);
     pub const ICC_IAR1: Register = Register::of_p15(0, 12, 12, 0);
     pub const ICC_EOIR1: Register = Register::of_p15(0, 12, 12, 1);
     pub const ICC_BPR1: Register = Register::of_p15(0, 12, 12, 3);
     pub const ICC_CTLR: Register = Register::of_p15(0, 12, 12, 4);
     pub const ICC_SRE: Register = Register::of_p15(0, 12, 12, 5);
+    pub const ICC_IGRPEN0: Register = Register::of_p15(0, 12, 12, 6);
     pub const ICC_IGRPEN1: Register = Register::of_p15(0, 12, 12, 7);
     pub const CONTEXTIDR: Register = Register::of_p15(0, 13, 0, 1);
     pub const TPIDRURW: Register = Register::of_p15(0, 13, 0, 2);
@@ -100,6 +104,7 @@ pub mod register {
     pub const TTBR1_64: Wide = Wide(1, 2);
     pub const VTTBR_64: Wide = Wide(6, 2);
     pub const ICC_SGI1R_64: Wide = Wide(0, 12);
+    pub const ICC_SGI0R_64: Wide = Wide(2, 12);
     pub const CNTVCT_64: Wide = Wide(1, 14);
     pub const CNTV_CVAL_64: Wide = Wide(3, 14);
     pub const CNTVOFF_64: Wide = Wide(4, 14);
@@ -379,8 +384,8 @@ pub fn set_timer_control(value: u64) {
     isb();
 }
 
-/// GICv3: enables this CPU's interface: all priorities, one group, no preemption.
-pub fn gic_enable() {
+/// GICv3: enables this CPU's interface: all priorities. Only FIQs, if there are any, preempt.
+pub fn gic_enable(fiqs: bool) {
     let sre = read!(ICC_SRE);
     // SAFETY: the interface's own registers.
     unsafe {
@@ -390,7 +395,31 @@ pub fn gic_enable() {
         write!(ICC_BPR1, 0u32);
         write!(ICC_CTLR, 0u32);
         write!(ICC_IGRPEN1, 1u32);
+        if fiqs {
+            write!(ICC_BPR0, 0u32);
+            write!(ICC_IGRPEN0, 1u32);
+        }
     }
+    isb();
+}
+
+/// GICv3: `ICC_IAR0`.
+pub fn gic_acknowledge_fiq() -> u32 {
+    let id = read!(ICC_IAR0);
+    full_barrier();
+    id & 0x3ff
+}
+
+/// GICv3: `ICC_EOIR0`.
+pub fn gic_end_fiq(id: u32) {
+    // SAFETY: ends the interrupt that was acknowledged.
+    unsafe { write!(ICC_EOIR0, id) }
+}
+
+/// GICv3: `ICC_SGI0R`.
+pub fn gic_send_fiq(value: u64) {
+    // SAFETY: interrupts a CPU, which handles it.
+    unsafe { write64!(ICC_SGI0R_64, value) }
     isb();
 }
 

@@ -4,8 +4,13 @@
 //! In the kernel `TPIDR_EL1` points to the CPU's local block and `SP_EL0` to the running thread's info. A
 //! thread in user mode has an empty kernel stack, so `SP_EL1` is where its frame goes. Each stub fits its
 //! slot of the vector table.
+//!
+//! An FIQ is an NMI. Every exception masks it until interrupts go on, so it comes in no stub's way in, but it
+//! may come in the way out, where `ELR_EL1`, `SPSR_EL1` and `SP_EL0` already are those of where that leads.
+//! Then it only has the way out begin again, with FIQs masked, and comes with its end. The frame of that way
+//! lies below the stack pointer before the last instruction, so an FIQ leaves its room alone.
 
-use super::frame::{FRAME_SIZE, Frame};
+use super::frame::{FRAME_SIZE, Frame, PSTATE_F};
 use super::{exception, interrupt, sysreg};
 use crate::arch::stub_calls::{crossing, hardened};
 use crate::mm::STACK_SHIFT;
@@ -65,10 +70,10 @@ global_asm!(
     .size   \name, . - \name
     .endm
 
-    // A frame's room is on the stack. The frame record makes backtraces go on through it.
-    .macro save_kernel handler, tracked
+    // Room for a frame, or \room bytes, is on the stack. The frame record makes backtraces go on through it.
+    .macro save_kernel handler, tracked, room={size}
     save_registers
-    add     x21, sp, #{size}
+    add     x21, sp, #\room
     stp     x30, x21, [sp, #{lr}]
     stp     x29, x22, [sp, #{record}]
     add     x29, sp, #{record}
@@ -95,6 +100,21 @@ global_asm!(
     .size   \name, . - \name
     .endm
 
+    // The same with room for two frames.
+    .macro from_kernel_fiq name, handler, tracked
+    begin   \name, 128
+    sub     sp, sp, #{size2}
+    add     sp, sp, x0
+    sub     x0, sp, x0
+    tbz     x0, #{shift}, 1f
+    sub     x0, sp, x0
+    sub     sp, sp, x0
+    save_kernel \handler, \tracked, {size2}
+    b       return_from_fiq
+1:  b       stack_overflow
+    .size   \name, . - \name
+    .endm
+
     .macro unexpected name
     begin   \name, 128
     sub     sp, sp, #{size}
@@ -102,15 +122,15 @@ global_asm!(
     .size   \name, . - \name
     .endm
 
-    .macro restore_registers
+    // Gives back everything but the program counter.
+    .macro restore_registers room
     ldp     x22, x23, [sp, #{pc}]
     msr     elr_el1, x22
     msr     spsr_el1, x23"#,
     registers!("ldp"),
     r#"
     ldr     x30, [sp, #{lr}]
-    add     sp, sp, #{size}
-    eret
+    add     sp, sp, #\room
     .endm
 
     .section .noinstr.text.vectors, "ax", %progbits
@@ -122,11 +142,11 @@ exception_vectors:
     .endr
     from_kernel el1_sync, {el1_sync}, {tracked_el1_sync}
     from_kernel el1_irq, {el1_irq}, {tracked_el1_irq}
-    unexpected el1_fiq
+    from_kernel_fiq el1_fiq, {el1_fiq}, {tracked_el1_fiq}
     from_kernel el1_error, {error}
     from_user el0_sync, {el0_sync}, {tracked_el0_sync}, {hardened_el0_sync}
     from_user el0_irq, {el0_irq}, {tracked_el0_irq}, {hardened_el0_irq}
-    unexpected el0_fiq
+    from_user el0_fiq, {el0_fiq}, {tracked_el0_fiq}
     from_user el0_error, {error}, {error}
     .irp    kind, sync, irq, fiq, error
     unexpected el0_32_\kind
@@ -138,13 +158,29 @@ exception_vectors:
     mov     x0, sp
     add     x29, sp, #{record}
     crossing bl, {fork}, {tracked_fork}, {hardened_fork}
+    // FIQs may come up to the very last instruction.
+    .globl  return_to_user, return_to_kernel, return_ends
 return_to_user:
     ldr     x21, [sp, #{sp}]
     msr     sp_el0, x21
     // falls through
 return_to_kernel:
-    restore_registers
+    restore_registers {size}
+return_ends:
+    eret
     .size   ret_from_fork, . - ret_from_fork
+
+    // x0: null, or the frame with which the interrupted way out begins again; all registers come from there.
+    begin   return_from_fiq, 64
+    cbnz    x0, 1f
+    restore_registers {size2}
+    eret
+1:  ldp     x22, x23, [sp, #{pc}]
+    msr     elr_el1, x22
+    msr     spsr_el1, x23
+    mov     sp, x0
+    eret
+    .size   return_from_fiq, . - return_from_fiq
 
     // x0 and sp as `from_kernel` left them. The bad stack pointer is told by `TPIDR_EL0`; the report runs on
     // a stack of its own.
@@ -161,6 +197,7 @@ return_to_kernel:
     .size   stack_overflow, . - stack_overflow
     "#,
     size = const FRAME_SIZE,
+    size2 = const 2 * FRAME_SIZE,
     lr = const offset_of!(Frame, regs) + 30 * 8,
     sp = const offset_of!(Frame, sp),
     pc = const offset_of!(Frame, pc),
@@ -174,6 +211,10 @@ return_to_kernel:
     el0_irq = sym el0_irq::<false>,
     el1_sync = sym el1_sync::<false>,
     el1_irq = sym el1_irq::<false>,
+    el0_fiq = sym el0_fiq::<false>,
+    tracked_el0_fiq = sym el0_fiq::<true>,
+    el1_fiq = sym el1_fiq::<false>,
+    tracked_el1_fiq = sym el1_fiq::<true>,
     tracked_el0_sync = sym el0_sync::<true>,
     tracked_el0_irq = sym el0_irq::<true>,
     tracked_el1_sync = sym el1_sync::<true>,
@@ -234,6 +275,47 @@ extern "C" fn el1_sync<const TRACKED: bool>(frame: &mut Frame) {
 extern "C" fn el1_irq<const TRACKED: bool>(frame: &mut Frame) {
     frame.forget_syscall();
     threshold::interrupt::<TRACKED>(frame, |_| interrupt::handle());
+}
+
+/// It has no work at its end: there is always an interrupt that has.
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn el0_fiq<const TRACKED: bool>(frame: &mut Frame) {
+    frame.forget_syscall();
+    threshold::nmi::<TRACKED>(frame, |_| interrupt::handle_fiq(true));
+}
+
+/// Null, or the frame with which an interrupted way out begins again.
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn el1_fiq<const TRACKED: bool>(frame: &mut Frame) -> *const Frame {
+    let leaving = way_out(frame);
+    if leaving.is_null() {
+        frame.forget_syscall();
+        threshold::nmi::<TRACKED>(frame, |_| interrupt::handle_fiq(false));
+    }
+    leaving
+}
+
+/// If the FIQ came in a way out of the kernel, its frame: it begins again, and FIQs are masked until it ends.
+/// The running thread is not known there, so nothing else may be done.
+#[inline(always)]
+fn way_out(frame: &mut Frame) -> *const Frame {
+    unsafe extern "C" {
+        fn return_to_user();
+        fn return_to_kernel();
+        fn return_ends();
+    }
+    let [to_user, to_kernel, ends] =
+        [return_to_user, return_to_kernel, return_ends].map(|at: unsafe extern "C" fn()| at as usize);
+    if frame.pc < to_user || frame.pc > ends {
+        return core::ptr::null();
+    }
+    let below = if frame.pc == ends { FRAME_SIZE } else { 0 };
+    let leaving = (frame.sp - below) as *const Frame;
+    // SAFETY: until it has ended a way out has its frame there, and this FIQ has left it alone.
+    let from_user = limen_entry::Frame::from_user(unsafe { &*leaving });
+    frame.pc = if from_user { to_user } else { to_kernel };
+    frame.pstate |= PSTATE_F;
+    leaving
 }
 
 #[unsafe(link_section = ".noinstr.text")]

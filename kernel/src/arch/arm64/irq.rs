@@ -1,5 +1,6 @@
-//! This CPU's interrupt flag (`PSTATE.I`). SError is unmasked together with interrupts and stays so; FIQ and
-//! debug exceptions are never used by the kernel and stay masked.
+//! This CPU's interrupt flag (`PSTATE.I`). SError and FIQs, which are NMIs (`arm_common/gic.rs`), are unmasked
+//! together with interrupts and stay so until the next exception. Debug exceptions are never used by the
+//! kernel and stay masked.
 
 pub use super::super::irq_calls::{
     enabled, local_disable, local_enable, local_restore, local_save, raw_save,
@@ -32,7 +33,16 @@ pub fn raw_disable() {
 #[inline(always)]
 pub fn raw_enable() {
     // SAFETY: the caller says interrupts may arrive here.
-    unsafe { asm!("msr daifclr, #6", options(nostack, preserves_flags)) }
+    unsafe { asm!("msr daifclr, #7", options(nostack, preserves_flags)) }
+}
+
+/// Turns interrupts and FIQs off and returns the state before, without telling the lock validator.
+#[inline(always)]
+pub fn raw_save_nmis() -> Flags {
+    let flags = read();
+    // SAFETY: as in `raw_disable`.
+    unsafe { asm!("msr daifset, #3", options(nostack, preserves_flags)) }
+    flags
 }
 
 /// The state now.

@@ -63,6 +63,8 @@ pub mod mmu;
 pub mod module;
 #[path = "../moves.rs"]
 mod moves;
+#[path = "../one_abi.rs"]
+mod one_abi;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]
 pub mod platform;

@@ -24,8 +24,9 @@ pub const SETS: &[RegisterSet] = &[
     },
     RegisterSet {
         note: 0x401,
-        size: || 8,
-        get: |_, context, out| put_words(out, [context.tls]),
+        // With `TPIDR2_EL0`, which reads as 0 without SME: Linux has room for it on every processor.
+        size: || 16,
+        get: |_, context, out| put_words(out, [context.tls, 0]),
         set: |_, context, from| {
             context.tls = word(from, 0);
             Ok(())

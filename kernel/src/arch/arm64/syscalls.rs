@@ -1,5 +1,7 @@
 //! System calls only this architecture has: none.
 
+pub use super::one_abi::{OLD_ABI, find_call, is_old_call, program_is_old, was_not_made};
+
 /// This file's system calls, by name.
 pub const HANDLERS: &[(&str, crate::arch::Handler)] = &[];
 

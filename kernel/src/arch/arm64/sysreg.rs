@@ -257,8 +257,8 @@ mod shared {
         unsafe { super::write!("cntv_ctl_el0", value) }
         super::isb();
     }
-    /// GICv3: enables this CPU's interface: all priorities, one group, no preemption.
-    pub fn gic_enable() {
+    /// GICv3: enables this CPU's interface: all priorities. Only FIQs, if there are any, preempt.
+    pub fn gic_enable(fiqs: bool) {
         let sre = super::read!("ICC_SRE_EL1");
         // SAFETY: the interface's own registers.
         unsafe {
@@ -268,7 +268,28 @@ mod shared {
             super::write!("ICC_BPR1_EL1", 0u64);
             super::write!("ICC_CTLR_EL1", 0u64);
             super::write!("ICC_IGRPEN1_EL1", 1u64);
+            if fiqs {
+                super::write!("ICC_BPR0_EL1", 0u64);
+                super::write!("ICC_IGRPEN0_EL1", 1u64);
+            }
         }
+        super::isb();
+    }
+    /// GICv3: `ICC_IAR0`.
+    pub fn gic_acknowledge_fiq() -> u32 {
+        let id = super::read!("ICC_IAR0_EL1") as u32;
+        full_barrier();
+        id & 0x3ff
+    }
+    /// GICv3: `ICC_EOIR0`.
+    pub fn gic_end_fiq(id: u32) {
+        // SAFETY: ends the interrupt that was acknowledged.
+        unsafe { super::write!("ICC_EOIR0_EL1", u64::from(id)) }
+    }
+    /// GICv3: `ICC_SGI0R`.
+    pub fn gic_send_fiq(value: u64) {
+        // SAFETY: interrupts a CPU, which handles it.
+        unsafe { super::write!("ICC_SGI0R_EL1", value) }
         super::isb();
     }
     /// GICv3: `ICC_IAR1`.

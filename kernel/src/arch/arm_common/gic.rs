@@ -1,10 +1,14 @@
 //! The interrupt controller, GICv2 or GICv3 (Arm IHI 0048, IHI 0069): one interface for `interrupt`. With
 //! version 3 the CPU side is system registers.
+//!
+//! Where the controller has one security state, which is the kernel's, an interrupt of its group 0 comes as an
+//! FIQ and all others as IRQs: the kernel has one, software-generated, that is more urgent than all others.
+//! Where there are two (firmware, or a hypervisor, has the other) group 0 is not the kernel's.
 
 use super::{cpus, devicetree, sysreg};
 use crate::mm::map_device;
 use crate::sync::MAX_CPUS;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 // Distributor (and the second half of a redistributor, which looks the same for the private interrupts).
 const CTLR: usize = 0x000;
@@ -25,15 +29,22 @@ const GICR_PRIVATE: usize = 0x10000;
 // Version 2's CPU interface.
 const GICC_CTLR: usize = 0x00;
 const GICC_PMR: usize = 0x04;
+const GICC_BPR: usize = 0x08;
 const GICC_IAR: usize = 0x0c;
 const GICC_EOIR: usize = 0x10;
+const GICC_HPPIR: usize = 0x18;
 
-/// `CTLR`, version 2: interrupts go to CPUs.
+/// `CTLR` and `GICC_CTLR`: interrupts of group 0 go to CPUs; with one group, version 2, all do.
 const CTLR_ENABLE: u32 = 1;
 /// `CTLR`, version 3: CPUs are named by affinity.
 const CTLR_ARE: u32 = 1 << 4;
-/// `CTLR`, version 3: interrupts of group 1, which all are in, go to CPUs.
+/// `CTLR` and `GICC_CTLR`: interrupts of group 1, which all but FIQs are in, go to CPUs.
 const CTLR_ENABLE_GROUP1: u32 = 1 << 1;
+/// `CTLR`, version 3: there is one security state.
+const CTLR_DS: u32 = 1 << 6;
+/// `GICC_CTLR`: `IAR` acknowledges interrupts of both groups; those of group 0 are FIQs.
+const GICC_CTLR_ACK: u32 = 1 << 2;
+const GICC_CTLR_FIQ: u32 = 1 << 3;
 /// `GICR_TYPER`: the last redistributor of its region.
 const TYPER_LAST: u32 = 1 << 4;
 /// `GICR_WAKER`: what the CPU asks for, and whether the redistributor still sleeps.
@@ -48,8 +59,14 @@ const PMR_ALL: u32 = 0xf0;
 pub const FIRST_SHARED: u32 = 32;
 /// Numbers from here on mean "nothing pending".
 const SPECIAL: u32 = 1020;
-/// The one priority that is used.
+/// The one priority that interrupts have: four of them.
 const PRIORITY: u32 = 0xa0a0_a0a0;
+/// That of an FIQ.
+const PRIORITY_FIQ: u32 = 0x20;
+/// The software-generated interrupt that is an FIQ.
+pub const FIQ: u32 = 15;
+/// `IGROUPR` of a CPU's private interrupts.
+const GROUPS: u32 = !(1 << FIQ);
 
 static VERSION: AtomicUsize = AtomicUsize::new(0);
 static DISTRIBUTOR: AtomicUsize = AtomicUsize::new(0);
@@ -57,6 +74,8 @@ static DISTRIBUTOR: AtomicUsize = AtomicUsize::new(0);
 static CPU_INTERFACE: AtomicUsize = AtomicUsize::new(0);
 /// Version 2: each CPU's bit in target fields.
 static TARGET: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+/// Whether there are FIQs.
+static FIQS: AtomicBool = AtomicBool::new(false);
 /// Shared and private interrupt numbers there are.
 static LINES: AtomicU32 = AtomicU32::new(0);
 
@@ -72,6 +91,21 @@ fn write(base: usize, offset: usize, value: u32) {
 
 fn distributor() -> usize {
     DISTRIBUTOR.load(Ordering::Relaxed)
+}
+
+/// Whether [`send_fiq`] works.
+pub fn has_fiqs() -> bool {
+    FIQS.load(Ordering::Relaxed)
+}
+
+/// Whether group 0 is the kernel's. Interrupts go to no CPU yet.
+fn find_groups(d: usize, version: usize) -> bool {
+    if version == 3 {
+        return read(d, CTLR) & CTLR_DS != 0;
+    }
+    // Else it reads as zero.
+    write(d, IGROUPR, GROUPS);
+    read(d, IGROUPR) == GROUPS
 }
 
 /// How many interrupt numbers the controller has.
@@ -113,6 +147,8 @@ pub fn init() {
     }
 
     write(d, CTLR, 0);
+    let fiqs = find_groups(d, version);
+    FIQS.store(fiqs, Ordering::Relaxed);
     let lines = ((read(d, TYPER) & 0x1f) + 1) * 32;
     let lines = lines.min(SPECIAL);
     LINES.store(lines, Ordering::Relaxed);
@@ -120,7 +156,7 @@ pub fn init() {
         let word = n as usize / 32 * 4;
         write(d, ICENABLER + word, !0);
         write(d, ICPENDR + word, !0);
-        if version == 3 {
+        if version == 3 || fiqs {
             write(d, IGROUPR + word, !0);
         }
     }
@@ -130,9 +166,11 @@ pub fn init() {
     if version == 3 {
         // One after the other: routing must not change while interrupts are enabled.
         write(d, CTLR, CTLR_ARE);
-        write(d, CTLR, CTLR_ARE | CTLR_ENABLE_GROUP1);
+        let group0 = if fiqs { CTLR_ENABLE } else { 0 };
+        write(d, CTLR, CTLR_ARE | CTLR_ENABLE_GROUP1 | group0);
     } else {
-        write(d, CTLR, CTLR_ENABLE);
+        let group1 = if fiqs { CTLR_ENABLE_GROUP1 } else { 0 };
+        write(d, CTLR, CTLR_ENABLE | group1);
     }
 }
 
@@ -151,6 +189,11 @@ fn private(base: usize) {
     for n in (0..FIRST_SHARED as usize).step_by(4) {
         write(base, IPRIORITYR + n, PRIORITY);
     }
+    if has_fiqs() {
+        let shift = FIQ % 4 * 8;
+        let priority = PRIORITY & !(0xff << shift) | PRIORITY_FIQ << shift;
+        write(base, IPRIORITYR + (FIQ as usize & !3), priority);
+    }
     write(base, ISENABLER, 0xffff);
 }
 
@@ -158,9 +201,15 @@ fn init_cpu_v2() {
     let (d, c) = (distributor(), CPU_INTERFACE.load(Ordering::Relaxed));
     // The first words are this CPU's own and read as its bit; on a single-CPU controller as zero.
     TARGET[cpus::cpu_id()].store((read(d, ITARGETSR) & 0xff).max(1), Ordering::Relaxed);
+    let mut control = CTLR_ENABLE;
+    if has_fiqs() {
+        write(d, IGROUPR, GROUPS);
+        write(c, GICC_BPR, 0);
+        control |= CTLR_ENABLE_GROUP1 | GICC_CTLR_ACK | GICC_CTLR_FIQ;
+    }
     private(d);
     write(c, GICC_PMR, PMR_ALL);
-    write(c, GICC_CTLR, CTLR_ENABLE);
+    write(c, GICC_CTLR, control);
 }
 
 fn init_cpu_v3() {
@@ -173,9 +222,9 @@ fn init_cpu_v3() {
     while read(base, GICR_WAKER) & WAKER_CHILDREN_ASLEEP != 0 {
         core::hint::spin_loop();
     }
-    write(own, IGROUPR, !0);
+    write(own, IGROUPR, if has_fiqs() { GROUPS } else { !0 });
     private(own);
-    sysreg::gic_enable();
+    sysreg::gic_enable(has_fiqs());
 }
 
 /// Version 3: each CPU's private registers, in the second half of its redistributor.
@@ -273,19 +322,55 @@ pub fn end(acknowledged: u32) {
     }
 }
 
+/// In an FIQ: acknowledges and ends it. `false`: none is pending any more.
+pub fn take_fiq() -> bool {
+    if VERSION.load(Ordering::Relaxed) == 3 {
+        let id = sysreg::gic_acknowledge_fiq();
+        if id == FIQ {
+            sysreg::gic_end_fiq(id);
+        }
+        return id == FIQ;
+    }
+    // The same register acknowledges IRQs, which must not be lost here: one may have been on its way to it
+    // when this came, and have found the FIQ (`interrupt::handle`).
+    let c = CPU_INTERFACE.load(Ordering::Relaxed);
+    if read(c, GICC_HPPIR) & 0x3ff != FIQ {
+        return false;
+    }
+    let id = read(c, GICC_IAR);
+    write(c, GICC_EOIR, id);
+    true
+}
+
+/// Sends FIQ to `cpu`. What was written before is visible there. `false`: there are none.
+pub fn send_fiq(cpu: usize) -> bool {
+    let there_are = has_fiqs();
+    if there_are && VERSION.load(Ordering::Relaxed) == 3 {
+        sysreg::store_barrier();
+        sysreg::gic_send_fiq(sgi(cpu, FIQ));
+    } else if there_are {
+        send(cpu, FIQ);
+    }
+    there_are
+}
+
+/// Version 3: what sends software-generated interrupt `id` to `cpu`, in whichever group.
+fn sgi(cpu: usize, id: u32) -> u64 {
+    let mpidr = cpus::mpidr(cpu);
+    let (a0, a1, a2, a3) = (
+        mpidr & 0xff,
+        mpidr >> 8 & 0xff,
+        mpidr >> 16 & 0xff,
+        mpidr >> 32 & 0xff,
+    );
+    a3 << 48 | (a0 >> 4) << 44 | a2 << 32 | u64::from(id) << 24 | a1 << 16 | 1 << (a0 & 0xf)
+}
+
 /// Sends software-generated interrupt `id` to `cpu`. What was written before is visible there.
 pub fn send(cpu: usize, id: u32) {
     sysreg::store_barrier();
     if VERSION.load(Ordering::Relaxed) == 3 {
-        let mpidr = cpus::mpidr(cpu);
-        let (a0, a1, a2, a3) = (
-            mpidr & 0xff,
-            mpidr >> 8 & 0xff,
-            mpidr >> 16 & 0xff,
-            mpidr >> 32 & 0xff,
-        );
-        let value = a3 << 48 | (a0 >> 4) << 44 | a2 << 32 | u64::from(id) << 24 | a1 << 16 | 1 << (a0 & 0xf);
-        sysreg::gic_send(value);
+        sysreg::gic_send(sgi(cpu, id));
     } else if distributor() != 0 {
         write(
             distributor(),

@@ -4,14 +4,43 @@ use super::line::Line;
 use super::{devicetree, gic, messages, time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
 
 pub use super::line::{Handler, Ipi, Irq};
 
-/// Sends `ipi` to CPU `cpu` (which is online).
+/// Sends `ipi` to CPU `cpu` (which is online). It stops even where its interrupts are off, if it can be told.
 pub fn send_ipi(cpu: usize, ipi: Ipi) {
+    if ipi == Ipi::Stop {
+        STOPPING.store(true, Ordering::Release);
+        if gic::send_fiq(cpu) {
+            return;
+        }
+    }
     gic::send(cpu, ipi as u32);
+}
+
+/// Sends CPU `cpu` an FIQ. `false`: the machine has none.
+pub fn send_nmi(cpu: usize) -> bool {
+    gic::send_fiq(cpu)
+}
+
+/// Whether all other CPUs are to stop.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// An FIQ arrived. Inside the threshold's NMI. `from_user`: it interrupted user mode.
+pub(super) fn handle_fiq(from_user: bool) {
+    if gic::take_fiq() {
+        asked_by_fiq(from_user);
+    }
+}
+
+/// What FIQs are sent for.
+fn asked_by_fiq(from_user: bool) {
+    if STOPPING.load(Ordering::Acquire) {
+        stop();
+    }
+    crate::sched::nmi::came(from_user);
 }
 
 /// Every line's connection, by number; made once at boot.
@@ -90,6 +119,8 @@ pub(super) fn handle() {
         match number {
             n if n == Ipi::Call as u32 => crate::sched::call::run_calls(),
             n if n == Ipi::Stop as u32 => stop(),
+            // Version 2: it was acknowledged before it could come as what it is.
+            gic::FIQ => asked_by_fiq(false),
             _ => {}
         }
         return;

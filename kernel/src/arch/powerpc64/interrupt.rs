@@ -31,6 +31,11 @@ pub fn send_ipi(cpu: usize, ipi: Ipi) {
     hcall::call(hcall::IPI, cpus::server(cpu), PRIORITY_IPI, 0, 0);
 }
 
+/// There are none: the one that a hypervisor can send is a system reset, which is the kernel's end.
+pub fn send_nmi(_: usize) -> bool {
+    false
+}
+
 /// What is connected, by number.
 static LINES: IrqSpinLock<BTreeMap<u32, &'static Line>> = IrqSpinLock::new(BTreeMap::new());
 

@@ -7,7 +7,7 @@ use super::switch;
 use super::uaccess::{self, user_asm};
 use super::vdso::SIGNAL_STACK;
 use crate::mm::user::{UserPtr, check};
-use crate::signal::{Delivery, Restored, vdso_sigreturn};
+use crate::signal::{Delivery, Restored, mapped_sigreturn, vdso_sigreturn};
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 use limen_linux_abi::Errno;
@@ -61,6 +61,8 @@ struct SigFrame {
 const _: () = assert!(offset_of!(Head, unused2) == 168 && offset_of!(Context, fp_regs) == 168 + 64 + 384);
 const _: () = assert!(size_of::<Context>() == 1696);
 const FRAME_SIZE: usize = size_of::<SigFrame>();
+// So that its code is in one line of a cache.
+const _: () = assert!(offset_of!(SigFrame, trampoline).is_multiple_of(16));
 
 /// `AT_MINSIGSTKSZ`: what a signal frame takes at most, with the stack frame below it and alignment.
 pub fn min_frame_size() -> usize {
@@ -279,7 +281,10 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     }
     frame.gpr[12] = delivery.handler;
     // As on Linux, a restorer of the program is not used.
-    frame.link = vdso_sigreturn();
+    frame.link = match mapped_sigreturn() {
+        Some(at) => at,
+        None => write_trampoline(base)?,
+    };
     frame.ctr = delivery.handler;
     frame.nip = delivery.handler;
     // In the kernel's byte order, whatever was interrupted.
@@ -287,6 +292,38 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     frame.ccr &= !CR0_SO;
     frame.changed = 1;
     Ok(())
+}
+
+/// Writes the way back into the signal frame at `base`, for a program that has unmapped its vDSO: it may have
+/// made its stack executable. Returns where a handler is to return to. `EFAULT`.
+#[cold]
+fn write_trampoline(base: usize) -> Result<usize, Errno> {
+    /// `bctrl`, which Linux has here to call the handler; behind it `addi 1, 1, 128`, `li 0, 172`, `sc`.
+    const CODE: [u32; 4] = [
+        0x4e80_0421,
+        0x3821_0000 | SIGNAL_STACK as u32,
+        0x3800_00ac,
+        0x4400_0002,
+    ];
+    let at = base + offset_of!(SigFrame, trampoline);
+    // SAFETY: it lies in the frame, which the caller has checked. In one cache line: 16 bytes, aligned.
+    let done = unsafe {
+        user_asm!(
+            [
+                "stw {a}, 0({at})",
+                "stw {b}, 4({at})",
+                "stw {c}, 8({at})",
+                "stw {d}, 12({at})",
+                "dcbst 0, {at}",
+                "sync",
+                "icbi 0, {at}",
+                "isync"
+            ],
+            at = in(reg_nonzero) at,
+            a = in(reg) CODE[0], b = in(reg) CODE[1], c = in(reg) CODE[2], d = in(reg) CODE[3]
+        )
+    };
+    if done { Ok(at + 4) } else { Err(Errno::EFAULT) }
 }
 
 /// [`store_registers`], with pages brought in.

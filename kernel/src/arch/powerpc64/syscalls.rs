@@ -1,6 +1,7 @@
 //! System calls only this architecture has.
 
 use super::frame::Frame;
+pub use super::one_abi::{OLD_ABI, find_call, is_old_call, program_is_old, was_not_made};
 use super::signal;
 use super::spr::{MSR_FE0, MSR_FE1, MSR_LE};
 use crate::mm::user::UserPtr;

@@ -228,7 +228,8 @@ fn emergency(frame: &mut Frame, vector: u8, error: usize) {
         return kernel_debug(frame);
     }
     if vector == NMI {
-        if super::tlb::serve_now() {
+        let asked = super::tlb::serve_now();
+        if crate::sched::nmi::came(frame.cs & 3 == 3) || asked {
             wake_idle(frame);
             return;
         }

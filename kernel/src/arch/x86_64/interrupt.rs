@@ -28,6 +28,12 @@ pub fn send_ipi(cpu: usize, ipi: Ipi) {
     apic::send_vector(cpu, IPI_VECTOR + ipi as u8);
 }
 
+/// Sends CPU `cpu` an NMI. There always are NMIs.
+pub fn send_nmi(cpu: usize) -> bool {
+    apic::send_nmi(cpu);
+    true
+}
+
 /// A device interrupt's handler; runs on the interrupt stack with interrupts off.
 pub type Handler = alloc::boxed::Box<dyn Fn() + Send + Sync>;
 

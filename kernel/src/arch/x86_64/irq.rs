@@ -47,6 +47,13 @@ pub fn raw_enable() {
     unsafe { asm!("sti", options(nostack, preserves_flags)) }
 }
 
+/// Turns interrupts off and returns the state before, without telling the lock validator. NMIs cannot be held
+/// off.
+#[inline(always)]
+pub fn raw_save_nmis() -> Flags {
+    raw_save()
+}
+
 /// Restores a saved state, without telling the lock validator.
 #[inline(always)]
 pub fn raw_restore(flags: Flags) {

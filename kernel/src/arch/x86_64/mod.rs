@@ -30,6 +30,8 @@ mod kmap;
 mod last_fault;
 pub mod mmu;
 pub mod module;
+#[path = "../one_abi.rs"]
+mod one_abi;
 mod page;
 pub mod patch;
 pub mod platform;

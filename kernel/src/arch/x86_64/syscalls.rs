@@ -1,6 +1,7 @@
 //! System calls only this architecture has.
 
 use super::mmu::USER_END;
+pub use super::one_abi::{OLD_ABI, find_call, is_old_call, program_is_old, was_not_made};
 use super::{irq, switch};
 use crate::mm::user::UserPtr;
 use crate::sched::entity::with_current_context;

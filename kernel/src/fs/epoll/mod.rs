@@ -27,8 +27,7 @@ use core::fmt::Write;
 use core::ops::Bound;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use limen_linux_abi::SysResult;
-use limen_linux_abi::native::EpollEvent;
-use limen_linux_abi::{Errno, raw::general as abi};
+use limen_linux_abi::{EpollLayout, Errno, raw::general as abi};
 
 const CTL_ADD: i32 = 1;
 const CTL_DEL: i32 = 2;
@@ -47,8 +46,6 @@ const ALWAYS: u32 = PollEvents::ERR.union(PollEvents::HUP).bits();
 const DIRECTIONS: u32 = PollEvents::IN.union(PollEvents::OUT).bits();
 /// For an item that is marked here, not because another queue was woken.
 const FIRST_HAND: News = News { key: 0, depth: 0 };
-/// The size of `struct epoll_event` in bytes. Some ABIs have it packed.
-pub const EVENT_SIZE: usize = size_of::<EpollEvent>();
 
 /// The key of an item: descriptor number, and address of the file.
 type Key = (i32, usize);
@@ -310,7 +307,7 @@ impl Epoll {
     /// An item that is neither edge-triggered nor `EPOLLONESHOT` stays on the list. Most often it is the only
     /// item, and there is nothing else to do.
     #[inline(always)]
-    fn deliver(&self, to: UserPtr<Abi<EpollEvent>>, max: usize) -> SysResult {
+    fn deliver<E: EpollLayout>(&self, to: UserPtr<Abi<E>>, max: usize) -> SysResult {
         let mut ready = self.ready.lock();
         if self.any_marked.load(Ordering::Relaxed) {
             self.take_marked(&mut ready);
@@ -332,10 +329,10 @@ impl Epoll {
     /// [`Epoll::deliver`] in general: polls each item on the list once. An edge-triggered item is taken off
     /// before its file is polled, so that a later wake-up marks it again.
     #[inline(never)]
-    fn collect(
+    fn collect<E: EpollLayout>(
         &self,
         mut ready: MutexGuard<'_, VecDeque<Arc<Item>>>,
-        mut to: UserPtr<Abi<EpollEvent>>,
+        mut to: UserPtr<Abi<E>>,
         max: usize,
     ) -> SysResult {
         let mut emit = |events, data| {
@@ -388,7 +385,7 @@ impl Epoll {
 
     /// Waits for events, and delivers them.
     #[inline(never)]
-    fn sleep(&self, to: UserPtr<Abi<EpollEvent>>, max: usize, timeout: Timeout) -> SysResult {
+    fn sleep<E: EpollLayout>(&self, to: UserPtr<Abi<E>>, max: usize, timeout: Timeout) -> SysResult {
         let deadline = timeout.deadline();
         while self
             .wait
@@ -541,12 +538,12 @@ fn epoll_of(file: &File) -> Result<&Arc<Epoll>, Errno> {
 }
 
 /// Reads the `struct epoll_event` of `epoll_ctl`: events and data; zeros for an `op` that needs none.
-pub fn read_event(op: i32, addr: usize) -> Result<(u32, u64), Errno> {
+pub fn read_event<E: EpollLayout>(op: i32, addr: usize) -> Result<(u32, u64), Errno> {
     if op == CTL_DEL {
         return Ok((0, 0));
     }
     let events = UserPtr::<u32>::new(addr).read()?;
-    let data = UserPtr::<u64>::new(addr.wrapping_add(EVENT_SIZE - 8)).read()?;
+    let data = UserPtr::<u64>::new(addr.wrapping_add(size_of::<E>() - 8)).read()?;
     Ok((events, data))
 }
 
@@ -560,11 +557,8 @@ pub fn watched(epfile: &File, fd: i32, skip: usize) -> Result<usize, Errno> {
 
 /// Writes `struct epoll_event`.
 #[inline(always)]
-fn write_event(to: UserPtr<Abi<EpollEvent>>, events: u32, data: u64) -> Result<(), Errno> {
-    // In some ABIs there is padding between events and data.
-    let mut event = Abi(EpollEvent::default());
-    (event.0.events, event.0.data) = (events, [data as u32, (data >> 32) as u32]);
-    to.write(event)
+fn write_event<E: EpollLayout>(to: UserPtr<Abi<E>>, events: u32, data: u64) -> Result<(), Errno> {
+    to.write(Abi(E::new(events, data)))
 }
 
 /// `epoll_ctl`, with the result of [`read_event`].
@@ -656,15 +650,15 @@ pub fn control(epfile: &File, op: i32, fd: i32, file: &Arc<File>, event: (u32, u
 
 /// `epoll_wait`. Events are written to user memory at `to`.
 #[inline]
-pub fn wait(file: &File, to: usize, max: usize, timeout: Timeout) -> SysResult {
+pub fn wait<E: EpollLayout>(file: &File, to: usize, max: usize, timeout: Timeout) -> SysResult {
     let epoll = epoll_of(file)?;
-    let place = UserPtr::new(to);
+    let place = UserPtr::<Abi<E>>::new(to);
     let got = epoll.deliver(place, max)?;
     if got != 0 {
         return Ok(got);
     }
     // Events could be written nowhere: that is an error now, not when there are some.
-    memory::check(to, max * EVENT_SIZE)?;
+    memory::check(to, max * size_of::<E>())?;
     if timeout == Timeout::Now {
         return Ok(0);
     }

@@ -94,6 +94,8 @@ impl Context {
 /// A call that is being made.
 #[derive(Clone, Copy)]
 pub struct Call {
+    /// Its ABI (`AUDIT_ARCH_*`).
+    pub arch: u32,
     /// Its number.
     pub number: usize,
     /// Its first arguments.
@@ -143,8 +145,9 @@ impl Audit {
         self.never.load(Relaxed)
     }
     /// The thread begins a call, or has begun it. `ENOMEM`.
-    fn begin(&self, number: usize, arguments: [usize; 4], begun_ms: u64) -> Result<(), Errno> {
+    fn begin(&self, (arch, number): (u32, usize), arguments: [usize; 4], begun_ms: u64) -> Result<(), Errno> {
         let call = Call {
+            arch,
             number,
             arguments,
             begun_ms,
@@ -195,8 +198,8 @@ impl Audit {
 
 /// The running thread `task` begins a call, or has begun it: the end of this call is seen. `ENOMEM`. May
 /// sleep.
-pub fn begin_call(task: &Task, number: usize, arguments: [usize; 4], now_ms: u64) -> Result<(), Errno> {
-    task.audit.begin(number, arguments, now_ms)?;
+pub fn begin_call(task: &Task, call: (u32, usize), arguments: [usize; 4], now_ms: u64) -> Result<(), Errno> {
+    task.audit.begin(call, arguments, now_ms)?;
     // Who turns audit off at this moment may have cleared it, and not have seen the call.
     task.info.work.set_syscall_work(SyscallWork::AUDIT);
     Ok(())

@@ -1,13 +1,14 @@
 //! The point of no return: the old program ends and the new one begins.
 
-use super::{Program, elf::Image, stack, vdso};
+use super::elf::{Image, READ_IMPLIES_EXEC};
+use super::{Program, stack, vdso};
 use crate::arch::frame::Frame;
 use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, cap, securebits};
 use crate::task::process::TREE;
-use crate::task::{CurrentTask, TaskFlags, current, exit, patch, pid, ptrace, unshare};
+use crate::task::{CurrentTask, TaskFlags, calls, current, exit, patch, pid, ptrace, unshare};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -50,6 +51,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     exit::release_memory_words(&task, false);
     crate::rseq::forget(&task);
     task.dispatch.forget(&task);
+    calls::begin_program(&task, image.old_abi);
     // Comes before anyone can find the new memory. If the program gains no privilege, old and new ids give
     // the same answer to whether its memory may be inspected.
     let old_creds = task.creds();
@@ -125,6 +127,9 @@ fn fill_memory(
     }
     if usize::BITS == 32 {
         task.personality.fetch_or(ADDR_LIMIT_32BIT, Ordering::Relaxed);
+    }
+    if image.reads_execute {
+        task.personality.fetch_or(READ_IMPLIES_EXEC, Ordering::Relaxed);
     }
     let creds = task.creds();
     let (sp, layout, auxv) = stack::build(program, image, &creds, secure, vdso)?;

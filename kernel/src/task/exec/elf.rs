@@ -2,6 +2,7 @@
 
 use super::{AT_FDCWD, Program};
 use crate::arch::mmu::USER_END;
+use crate::arch::syscalls::program_is_old;
 use crate::fs::file::File;
 use crate::fs::open;
 use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, layout};
@@ -19,7 +20,7 @@ pub static RANDOMIZE: AtomicI32 = AtomicI32::new(2);
 /// `ADDR_NO_RANDOMIZE` of `personality`.
 const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
 /// `READ_IMPLIES_EXEC` of `personality`.
-const READ_IMPLIES_EXEC: u32 = 0x040_0000;
+pub(super) const READ_IMPLIES_EXEC: u32 = 0x040_0000;
 /// How many bytes of the stack are mapped at first, in addition to the strings. Faults extend it.
 const STACK_START: usize = 128 << 10;
 /// How many bits of randomness the address of a relocatable program has, in pages.
@@ -31,6 +32,10 @@ pub(super) struct Image {
     pub mm: Arc<AddressSpace>,
     /// The caller may not read the program or its interpreter.
     pub hidden: bool,
+    /// It is of the architecture's old ABI.
+    pub old_abi: bool,
+    /// What it can read it can execute, as when no program said whether it wanted that.
+    pub reads_execute: bool,
     /// The address at which execution starts: the interpreter's entry, if there is an interpreter.
     pub start: usize,
     /// The program's entry (`AT_ENTRY`).
@@ -66,6 +71,11 @@ fn no_exec(_: elf::Error) -> Errno {
     Errno::ENOEXEC
 }
 
+/// Whether a file is of the architecture's old ABI. `ENOEXEC`: no processor of the kernel's can execute it.
+fn is_old(header: &Header) -> Result<bool, Errno> {
+    program_is_old(header.flags, header.entry as usize).ok_or(Errno::ENOEXEC)
+}
+
 fn read_table(file: &File, header: &Header) -> Result<Vec<u8>, Errno> {
     let mut table = crate::mm::copy::zeroed(header.table_size())?;
     if file.read_at(&mut table, header.program_headers)? != table.len() {
@@ -93,6 +103,7 @@ fn read_interpreter_path(file: &File, segment: &Segment) -> Result<Vec<u8>, Errn
 #[inline(never)]
 pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     let header = Header::parse(program.head(), crate::arch::ELF_MACHINE, Class::NATIVE).map_err(no_exec)?;
+    let old_abi = is_old(&header)?;
     let table = read_table(&program.file, &header)?;
     let interpreter = match elf::segments(&table, header.class).find(|s| s.kind == elf::INTERP) {
         None => None,
@@ -117,6 +128,8 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     let place = USER_END / 3 * 2 + ((random() as usize) & ((1 << PROGRAM_RANDOM_BITS) - 1)) * PAGE_SIZE;
     let main = map(&mm, &program.file, &header, &table, Some(place), &mut tails)?;
     let mut image = Image {
+        old_abi,
+        reads_execute: false,
         hidden: program.hidden || interpreter.as_deref().is_some_and(super::is_hidden),
         start: main.entry,
         entry: main.entry,
@@ -141,6 +154,7 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
             return Err(Errno::ELIBBAD);
         }
         let header = Header::parse(&head, crate::arch::ELF_MACHINE, Class::NATIVE).map_err(bad)?;
+        is_old(&header).map_err(|_| Errno::ELIBBAD)?;
         let table = read_table(file, &header)?;
         let mapped = map(&image.mm, file, &header, &table, None, &mut image.tails)?;
         image.start = mapped.entry;
@@ -155,7 +169,10 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     image.mm.set_brk(main.end + heap_gap);
     let exec_stack = match elf::segments(&table, header.class).find(|s| s.kind == elf::GNU_STACK) {
         Some(segment) => segment.flags & 1 != 0,
-        None => false,
+        None => {
+            image.reads_execute = old_abi;
+            old_abi
+        }
     };
     let exec_stack = exec_stack || persona & READ_IMPLIES_EXEC != 0;
     let pointers = (program.strings.argc + program.strings.envc + 64) * size_of::<usize>();

@@ -21,6 +21,7 @@ mod memory;
 mod modules;
 mod nmi;
 mod nohz;
+mod oabi;
 mod programs;
 mod rcu;
 mod rooms;
@@ -28,6 +29,7 @@ mod rseq;
 mod seccomp;
 pub mod selftests;
 mod stress;
+mod suites;
 mod trace_boot;
 mod trace_storm;
 mod traps;
@@ -147,6 +149,7 @@ fn steps() -> Vec<Step> {
     for arch in Arch::ALL {
         steps.extend(programs::steps(arch));
         steps.extend(traps::steps(arch));
+        steps.extend(oabi::steps(arch));
         steps.extend(errors::steps(arch));
         steps.extend(memory::steps(arch));
         steps.extend(modules::steps(arch));
@@ -156,6 +159,7 @@ fn steps() -> Vec<Step> {
         steps.extend(nmi::steps(arch));
         steps.extend(nohz::steps(arch));
         steps.extend(selftests::steps(arch));
+        steps.extend(suites::steps(arch));
         steps.extend(rseq::steps(arch));
         steps.extend(seccomp::steps(arch));
         steps.extend(rcu::steps(arch));
@@ -227,6 +231,7 @@ const LENGTHY: &[&str] = &[
     "lockdep-modules-arm",
     "lockdep-modules-arm64",
     "lockdep-modules-powerpc64",
+    "lockdep-oabi-arm",
     "lockdep-powerpc64",
     "map-long-arm",
     "map-long-arm64",
@@ -257,6 +262,7 @@ const LENGTHY: &[&str] = &[
     "selftests-newer-rseq-arm64",
     "selftests-newer-rseq-powerpc64",
     "selftests-newer-rseq-x86_64",
+    "selftests-powerpc-math-powerpc64",
     "selftests-rseq-arm",
     "selftests-rseq-arm64",
     "selftests-rseq-powerpc64",
@@ -264,6 +270,9 @@ const LENGTHY: &[&str] = &[
     "selftests-seccomp-arm64",
     "selftests-seccomp-powerpc64",
     "selftests-seccomp-x86_64",
+    "selftests-timers-arm",
+    "selftests-timers-arm64",
+    "selftests-timers-powerpc64",
     "short-busybox-arm",
     "short-descriptors-arm",
     "short-traps-arm",

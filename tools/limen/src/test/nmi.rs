@@ -1,7 +1,8 @@
 //! Non-maskable interrupts, some hundreds of them, wherever the guest's two processors are while programs run
 //! that find out what an interrupt loses: `programs/hostile`, `programs/registers` and its `storm`. QEMU's
 //! monitor sends them (`nmi`), to both processors at once, from the kernel's first instruction on. The kernel
-//! writes each into its log, with the registers, which tell where it came from.
+//! writes each into its log, with the registers, which tell where it came from. The Arms' machines have FIQs
+//! instead, which the kernel sends itself, by the thousand, and counts (`limen.nmi_storm=`).
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,19 +37,23 @@ const SCRIPT: &str = "\
     cat /tmp/sums? | sort -u | wc -l\n";
 const SAID: &str = "hostile 0\nnothing lost\nregisters kept\n1\n";
 
-/// The step, where QEMU's machine has NMIs that are not the end: only those of x86.
+/// Machines whose FIQs are the kernel's.
+const FIQS: [&str; 2] = ["virt,gic-version=2", "virt,gic-version=3"];
+/// How many of these must have come in each of user and kernel mode.
+const LEAST_FIQS: usize = 200;
+
+/// The step, where QEMU's machine has NMIs that are not the end.
 pub fn steps(arch: Arch) -> Vec<Step> {
-    if arch != Arch::X86_64 {
-        return Vec::new();
-    }
-    let step = Step::on(arch, "nmi", move |context| nmi(context, arch));
+    let step = match arch {
+        Arch::X86_64 => Step::on(arch, "nmi", move |context| nmi(context, arch)),
+        Arch::Arm | Arch::Arm64 => Step::on(arch, "fiq", move |context| fiq(context, arch)),
+        Arch::Powerpc64 => return Vec::new(),
+    };
     vec![step.after(format!("boot-{arch}"))]
 }
 
-fn nmi(context: &Context, arch: Arch) -> Result<Verdict> {
-    if context.kernel.is_some() {
-        return Ok(Verdict::Skipped("counts what Limen's log says".into()));
-    }
+/// A guest with two processors that runs the script.
+fn guest(context: &Context, arch: Arch) -> Result<Guest> {
     let mut guest = Guest::new(context, arch).smp(2).timeout(240).script(SCRIPT);
     for (program, of) in [
         ("hostile", "hostile"),
@@ -58,11 +63,53 @@ fn nmi(context: &Context, arch: Arch) -> Result<Verdict> {
         let file = agent::program_in(arch, of, program)?;
         guest = guest.option(format!("--add={}:/{program}", file.display()));
     }
+    Ok(guest)
+}
+
+/// Nothing is disturbed, and what was sent has come, as often as it was sent.
+fn fiq(context: &Context, arch: Arch) -> Result<Verdict> {
+    if context.kernel.is_some() {
+        return Ok(Verdict::Skipped("Limen's own command line".into()));
+    }
+    let mut said = Vec::new();
+    for machine in FIQS {
+        let ran = guest(context, arch)?
+            .option(format!("--machine={machine}"))
+            .option("--append=limen.nmi_storm=500")
+            .run_well()?;
+        let last = ran
+            .log
+            .lines()
+            .filter_map(|line| line.split("nmi storm: ").nth(1))
+            .next_back();
+        let counts: Vec<usize> = last
+            .unwrap_or_default()
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let &[user, kernel] = counts.as_slice() else {
+            bail!("{machine}: no storm, or not to its end\n{}", ran.everything());
+        };
+        if ran.text() != SAID || !last.unwrap_or_default().ends_with("mode") || user.min(kernel) < LEAST_FIQS
+        {
+            bail!("{machine}: something was lost\n{}", ran.everything());
+        }
+        said.push(format!("{machine}: {user} in user mode, {kernel} in kernel mode"));
+    }
+    Ok(Verdict::Passed(said.join("; ")))
+}
+
+fn nmi(context: &Context, arch: Arch) -> Result<Verdict> {
+    if context.kernel.is_some() {
+        return Ok(Verdict::Skipped("counts what Limen's log says".into()));
+    }
     let monitor = std::env::temp_dir().join(format!("limen-nmi-{}", std::process::id()));
-    let guest = guest.option("--qemu-arg=-monitor").option(format!(
-        "--qemu-arg=unix:{},server=on,wait=off",
-        monitor.display()
-    ));
+    let guest = guest(context, arch)?
+        .option("--qemu-arg=-monitor")
+        .option(format!(
+            "--qemu-arg=unix:{},server=on,wait=off",
+            monitor.display()
+        ));
     let over = AtomicBool::new(false);
     let (ran, sent) = std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(&monitor, &over));

@@ -63,6 +63,7 @@ const ASKING: &[&str] = &[
     "dispatched",
     "ptraced",
     "ptraced_calls",
+    "regressions",
     "stepped",
     "watched",
     "debugged",
@@ -71,6 +72,7 @@ const ASKING: &[&str] = &[
     "recorded",
     "witnessed",
     "crossings",
+    "views",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
