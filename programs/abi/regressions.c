@@ -187,6 +187,7 @@ static void no_second_restart(void) {
 
 /* --- what is no call, and who gives it a result */
 
+#ifndef __arm__
 static int none(void) {
     pid_t self = getpid();
     syscall(SYS_kill, self, SIGSTOP);
@@ -194,6 +195,7 @@ static int none(void) {
     long value = syscall(-1);
     return value == -1 ? errno : (int)value;
 }
+#endif
 
 static void no_call(void) {
     /* On 32-bit Arm it is no number at all, but an instruction that is none. */
