@@ -2,7 +2,7 @@
 //!
 //! * [`send`]: which thread gets a signal;
 //! * [`many`]: signals to several processes, one of which is just making another;
-//! * [`wake`]: waking the thread that is to look at its signals;
+//! * [`mod@wake`]: waking the thread that is to look at its signals;
 //! * [`deliver`]: what a thread does with its signals on the way to user mode;
 //! * [`fatal`]: what the log says of programs that a signal ends;
 //! * [`frame`]: what an architecture that builds a signal frame is told;

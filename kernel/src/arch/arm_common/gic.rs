@@ -2,7 +2,7 @@
 //! version 3 the CPU side is system registers.
 //!
 //! Where the controller has one security state, which is the kernel's, an interrupt of its group 0 comes as
-//! an FIQ and all others as IRQs: the kernel has one, software-generated, that is more urgent than all others.
+//! an FIQ and all others as IRQs: the kernel has one, software-generated, that is more urgent than the rest.
 //! Where there are two (firmware, or a hypervisor, has the other) group 0 is not the kernel's.
 
 use super::{cpus, devicetree, sysreg};
