@@ -120,7 +120,7 @@ layouts! {
 }
 
 /// A 64-bit figure as two words, the lower first.
-const fn halves(n: u64) -> [u32; 2] {
+pub(super) const fn halves(n: u64) -> [u32; 2] {
     [n as u32, (n >> 32) as u32]
 }
 

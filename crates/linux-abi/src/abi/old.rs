@@ -1,6 +1,7 @@
 //! The ABI of 32-bit Arm before the EABI (`arm`): 64-bit integers are aligned to four bytes, so that
 //! structures which have them have no padding. All others are the EABI's.
 
+use super::arm::halves;
 use super::{FileStatus, LockRequest, layouts};
 
 pub use super::x86_64::EpollEvent;
@@ -36,11 +37,6 @@ layouts! {
         l_len: [u32; 2],
         l_pid: i32,
     }
-}
-
-/// A 64-bit integer as two words, the lower first.
-const fn halves(n: u64) -> [u32; 2] {
-    [n as u32, (n >> 32) as u32]
 }
 
 const fn whole([low, high]: [u32; 2]) -> i64 {
