@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::arch::{self, Arch};
 use crate::{made, tree};
@@ -22,6 +24,26 @@ pub fn ensure_tool(tool: &str, packages: &[&str]) -> Result<PathBuf> {
 /// Locks out other runs of this command while they would install or fetch.
 fn alone() -> Result<std::fs::File> {
     made::alone(&tree::cache("apt")?.join("all"))
+}
+
+/// Waits, at most ten minutes, while another program holds the lock on apt's package lists: `apt-get update`
+/// does not wait for it, whatever `DPkg::Lock::Timeout` says.
+fn wait_for_lists() {
+    // Only root may open it; others cannot install anyway.
+    let Ok(lists) = std::fs::File::open("/var/lib/apt/lists/lock") else {
+        return;
+    };
+    let all = Flock::from(FlockType::WriteLock);
+    for second in 0..600 {
+        let Ok(Some(holder)) = fcntl_getlk(&lists, &all) else {
+            return;
+        };
+        if second == 0 {
+            let pid = holder.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+            eprintln!("limen: waiting for process {pid}, which holds apt's package lists");
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// Installs packages as root or through sudo; without either, says which line to run.
@@ -47,6 +69,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
             packages.join(" ")
         );
     }
+    wait_for_lists();
     eprintln!("limen: installing {}", packages.join(" "));
     let mut shell = if root {
         Command::new("sh")
