@@ -201,6 +201,9 @@ pub struct TestOptions {
     /// Steps that run at the same time
     #[arg(short, long, default_value_t = 2)]
     pub jobs: usize,
+    /// Ask Debian's Linux even where its answers are known, and note them in tests/linux-answers
+    #[arg(long)]
+    pub update_answers: bool,
     /// Run the whole-system tests on this Linux image (`linux`: Debian's) instead of Limen, to check the
     /// tests
     #[arg(long, value_name = "FILE")]

@@ -22,7 +22,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
                 .script("sh /cases/run\n")
         };
         let ours = Guest::new(context, arch).options(options);
-        cases::compare(cases, "sh", (ours, Guest::linux(arch)?), guest)
+        cases::compare(context, cases, "sh", (ours, Guest::linux(arch)?), guest)
     };
     let (idle, busy) = std::thread::scope(|scope| {
         let idle = scope.spawn(|| one(&idle));

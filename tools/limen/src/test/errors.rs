@@ -34,7 +34,7 @@ fn compare(context: &Context, arch: Arch) -> Result<Verdict> {
             .script("sh /cases/run\n")
     };
     let kernels = (Guest::new(context, arch), Guest::linux(arch)?);
-    cases::compare(&scripts, "sh", kernels, guest)?;
+    cases::compare(context, &scripts, "sh", kernels, guest)?;
     Ok(Verdict::Passed(
         "the same as on Linux, as root and as a user".into(),
     ))

@@ -14,6 +14,7 @@ use crate::tree;
 /// A run that is to be made.
 #[derive(Clone)]
 pub struct Guest {
+    arch: Arch,
     arguments: Vec<String>,
     program: Vec<String>,
     input: Vec<u8>,
@@ -63,6 +64,7 @@ impl Guest {
         let log = crate::tree::cache("test").unwrap_or_default();
         let log = log.join(format!("{}-{number}.log", std::process::id()));
         Guest {
+            arch,
             arguments: vec![
                 "run".into(),
                 "--accel=tcg".into(),
@@ -74,6 +76,11 @@ impl Guest {
             log,
         }
         .timeout(120)
+    }
+
+    /// The architecture.
+    pub fn arch(&self) -> Arch {
+        self.arch
     }
 
     /// The options and the input on which the result depends; the same in every tree.

@@ -25,12 +25,13 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
     let program = agent::program(arch, "traps")?;
     let mut hasher = DefaultHasher::new();
     std::fs::read(&program)?.hash(&mut hasher);
-    let script = [cases::Case {
-        name: "traps".into(),
-        // The results on Linux are kept while the program is the same.
-        text: format!("# {:016x}\nexec /traps\n", hasher.finish()),
-    }];
+    // The results on Linux are kept while the program is the same.
+    let text = format!("# {:016x}\nexec /traps\n", hasher.finish());
     for model in models(arch) {
+        let script = [cases::Case {
+            name: format!("traps-{model}"),
+            text: text.clone(),
+        }];
         let guest = |guest: Guest, add: &str| {
             guest
                 .option(format!("--cpu={model}"))
@@ -40,7 +41,7 @@ fn compare(context: &Context, arch: Arch, options: &[&str]) -> Result<Verdict> {
                 .script("sh /cases/run\n")
         };
         let ours = Guest::new(context, arch).options(options);
-        cases::compare(&script, "sh", (ours, Guest::linux(arch)?), guest)
+        cases::compare(context, &script, "sh", (ours, Guest::linux(arch)?), guest)
             .map_err(|error| error.context(format!("on {model}")))?;
     }
     Ok(Verdict::Passed(format!(
