@@ -128,9 +128,17 @@ macro_rules! signal {
 /// Limen does not show SVE, which QEMU's `max` has. (It has SME only with newer versions of QEMU.)
 const NO_SVE: &str = "needs SVE";
 
-/// Left out: of `abi` nothing; of `fp` those that only other programs start and are not needed, and
+/// Left out: of `abi` and `tags` nothing; of `fp` those that only other programs start and are not needed, and
 /// `za-fork`, whose headers are meant for C but are given to the assembler, too; of `signal` nothing.
-pub const ARM64: [Folder; 3] = [
+pub const ARM64: [Folder; 4] = [
+    Folder {
+        name: "selftests-tags",
+        path: "arm64/tags",
+        include: &["../.."],
+        helpers: &[],
+        options: &[],
+        tests: &[(("tags_test", &["tags_test.c"], &[]), Passes)],
+    },
     Folder {
         name: "selftests-signal",
         path: "arm64/signal",

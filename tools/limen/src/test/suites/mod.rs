@@ -3,6 +3,7 @@
 //! What Linux skips on the same machine is skipped; where Limen skips or fails more, the reason is in its
 //! row.
 
+mod endian;
 mod folders;
 
 use anyhow::{Context as _, Result, bail};
@@ -60,7 +61,11 @@ pub fn steps(arch: Arch) -> Vec<Step> {
     let step = |folder: &'static Folder| {
         Step::on(arch, folder.name, move |context| run(context, arch, folder)).after(&boot)
     };
-    folders::EVERYWHERE.iter().chain(own).map(step).collect()
+    let mut steps: Vec<Step> = folders::EVERYWHERE.iter().chain(own).map(step).collect();
+    if arch == Arch::Powerpc64 {
+        steps.push(Step::on(arch, "selftests-powerpc-endian", endian::run).after(&boot));
+    }
+    steps
 }
 
 /// What a program's cases have come to.
