@@ -29,6 +29,7 @@ mod rooms;
 mod rseq;
 mod seccomp;
 pub mod selftests;
+mod strace;
 mod stress;
 mod suites;
 mod trace_boot;
@@ -157,6 +158,7 @@ fn steps() -> Vec<Step> {
         steps.extend(memory::steps(arch));
         steps.extend(modules::steps(arch));
         steps.extend(debuggers::steps(arch));
+        steps.extend(strace::steps(arch));
         steps.extend(hardened::steps(arch));
         steps.extend(trace_boot::steps(arch));
         steps.extend(nmi::steps(arch));
@@ -292,6 +294,10 @@ const LENGTHY: &[&str] = &[
     "short-busybox-arm",
     "short-descriptors-arm",
     "short-traps-arm",
+    "strace-long-arm",
+    "strace-long-arm64",
+    "strace-long-powerpc64",
+    "strace-long-x86_64",
     "stress-ng-arm",
     "stress-ng-arm64",
     "stress-ng-lockdep-arm",
