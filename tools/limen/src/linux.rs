@@ -224,7 +224,7 @@ fn debian_package(arch: Arch) -> Result<(String, PathBuf)> {
 }
 
 /// Linux's source as Debian packages it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Debian 12's own, 6.1.
     Stable,
@@ -233,16 +233,16 @@ pub enum Source {
 }
 
 impl Source {
-    /// Flags that define what its tests need from Linux's headers and Debian 12's headers do not have.
-    pub fn headers(self) -> &'static [&'static str] {
-        match self {
-            Source::Stable => &[],
-            Source::Newer => &[
-                "-DAT_RSEQ_FEATURE_SIZE=27",
-                "-DAT_RSEQ_ALIGN=28",
-                "-DMEMBARRIER_CMD_GET_REGISTRATIONS=512",
-            ],
+    /// Flags with which its tests are compiled with Linux's headers of the same version, where Debian 12's own
+    /// are older. Fetched once.
+    pub fn headers(self, arch: Arch) -> Result<Vec<String>> {
+        if self == Source::Stable {
+            return Ok(Vec::new());
         }
+        let package = format!("linux-libc-dev/{}", arch::BACKPORTS);
+        let include = packages::fetch(arch, &package)?.join("usr/include");
+        let folders = [include.join(arch.gnu()), include];
+        Ok(folders.iter().map(|f| format!("-I{}", f.display())).collect())
     }
 
     /// The name of the package, and the archive in it. The package is the same for every architecture, so any

@@ -96,14 +96,17 @@ pub fn install(packages: &[&str]) -> Result<()> {
 }
 
 /// Fetches `package` for `arch`, as Debian's mirror has it today, and unpacks it below
-/// `target/limen/packages`. Fetched once; the folder is the result.
+/// `target/limen/packages`. Fetched once; the folder is the result. `NAME/bookworm-backports` is the one of
+/// Debian 12's backports where its own is older.
 pub fn fetch(arch: Arch, package: &str) -> Result<PathBuf> {
     fetch_from(arch, arch::DEBIAN, package)
 }
 
 /// As [`fetch`], from a suite that need not be Debian 12's.
 pub fn fetch_from(arch: Arch, suite: &str, package: &str) -> Result<PathBuf> {
-    let made = tree::cache(&format!("packages/{}", arch.debian()))?.join(package);
+    let all = tree::cache(&format!("packages/{}", arch.debian()))?;
+    let name = package.replace('/', "_");
+    let made = all.join(&name);
     if made.is_dir() {
         return Ok(made);
     }
@@ -113,9 +116,8 @@ pub fn fetch_from(arch: Arch, suite: &str, package: &str) -> Result<PathBuf> {
     }
     let mut apt = Apt::new(arch, suite)?;
     eprintln!("limen: fetching {package} for {arch}");
-    forget_begun(&tree::cache(&format!("packages/{}", arch.debian()))?, package);
-    let work = tree::cache(&format!("packages/{}", arch.debian()))?
-        .join(format!(".{package}-{}", std::process::id()));
+    forget_begun(&all, &name);
+    let work = all.join(format!(".{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(work.join("root"))?;
     if apt.run("apt-get", &["-qq", "download", package], &work).is_err() {

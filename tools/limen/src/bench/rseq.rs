@@ -238,17 +238,19 @@ fn programs(arch: Arch, area: Area) -> Result<PathBuf> {
         (Err(why), Area::Legacy) => return Err(why),
     };
     for name in ["basic_test", "basic_percpu_ops_test", "param_test"] {
-        let include = [
+        let mut include = vec![
             format!("-I{}", suite.display()),
             format!("-I{}", suite.join("../../../include").display()),
         ];
+        if area == Area::Optimised {
+            include.splice(0..0, Source::Newer.headers(arch)?);
+        }
         let mut sources = vec![suite.join(name).with_extension("c"), suite.join("rseq.c")];
         let mut flags = vec!["-D_GNU_SOURCE", "-pthread", "-w"];
         flags.extend(include.iter().map(String::as_str));
         if area == Area::Optimised {
             sources.push(more.clone());
             flags.extend(["-DWRAP", "-Wl,--wrap=syscall"]);
-            flags.extend(Source::Newer.headers());
         }
         agent::foreign_parts(arch, &format!("{folder}/{name}"), &sources, &flags)?;
     }

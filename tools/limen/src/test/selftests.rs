@@ -47,12 +47,13 @@ pub fn build(
 ) -> Result<PathBuf> {
     let suite = source.selftests()?;
     let out = tree::cache(&format!("programs/{arch}/{name}-{folder}"))?;
+    let headers = source.headers(arch)?;
     for (program, sources, flags) in programs {
         let sources: Vec<PathBuf> = sources.iter().map(|s| suite.join(folder).join(s)).collect();
-        let include: Vec<String> = [".", ".."]
-            .iter()
-            .chain(include)
-            .map(|i| format!("-I{}", suite.join(folder).join(i).display()))
+        let folder_of = |i: &&str| format!("-I{}", suite.join(folder).join(i).display());
+        let include: Vec<String> = ([".", ".."].iter().map(folder_of))
+            .chain(headers.iter().cloned())
+            .chain(include.iter().map(folder_of))
             .collect();
         // `-w`: the suite's makefiles turn on no warning that these sources do not pass.
         let mut all = vec!["-D_GNU_SOURCE", "-pthread", "-w"];
@@ -64,7 +65,6 @@ pub fn build(
         let capability = format!("-I{}", tree::root().join("tests/capability").display());
         all.push(&capability);
         all.extend(include.iter().map(String::as_str));
-        all.extend(source.headers());
         all.extend(*flags);
         agent::foreign_parts(arch, &format!("{name}-{folder}/{program}"), &sources, &all)?;
     }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 use object::{Object as _, ObjectSection as _};
 
-use super::{Context, Guest, SUITE, Verdict};
+use super::{Context, Guest, STABLE, Verdict};
 use crate::arch::Arch;
 use crate::{agent, made};
 
@@ -16,7 +16,7 @@ const FOLDER: &str = "powerpc/switch_endian";
 /// Builds and runs it.
 pub fn run(context: &Context) -> Result<Verdict> {
     let arch = Arch::Powerpc64;
-    let (source, name) = SUITE;
+    let (source, name) = STABLE;
     let suite = source.selftests()?;
     let dir = suite.join(FOLDER);
     let own = format!("-I{}", dir.display());

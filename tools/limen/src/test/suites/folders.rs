@@ -1,10 +1,10 @@
 //! Which programs run, what they are made of, and what is expected of them.
 
 use super::Expect::{Lacks, Passes, Skips};
-use super::Folder;
+use super::{Folder, OF_6_1, Program};
 
 /// Limen has no namespaces.
-const NO_NAMESPACES: &str = "needs namespaces";
+pub(super) const NO_NAMESPACES: &str = "needs namespaces";
 
 /// Limen has no POSIX message queues.
 const NO_QUEUES: &str = "needs POSIX message queues";
@@ -19,9 +19,6 @@ pub const EVERYWHERE: [Folder; 3] = [
     Folder {
         name: "selftests-clone3",
         path: "clone3",
-        include: &[],
-        helpers: &[],
-        options: &[],
         tests: &[
             (("clone3", &["clone3.c"], &[]), Lacks(3, 0, NO_NAMESPACES)),
             (("clone3_clear_sighand", &["clone3_clear_sighand.c"], &[]), Passes),
@@ -38,13 +35,11 @@ pub const EVERYWHERE: [Folder; 3] = [
                 Passes,
             ),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-pidfd",
         path: "pidfd",
-        include: &[],
-        helpers: &[],
-        options: &[],
         tests: &[
             (
                 ("pidfd_fdinfo_test", &["pidfd_fdinfo_test.c"], &[]),
@@ -58,12 +53,11 @@ pub const EVERYWHERE: [Folder; 3] = [
             ),
             (("pidfd_wait", &["pidfd_wait.c"], &[]), Passes),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-timers",
         path: "timers",
-        include: &[],
-        helpers: &[],
         options: &[("inconsistency-check", "-t 2"), ("threadtest", "-t 5")],
         tests: &[
             (("posix_timers", &["posix_timers.c"], &[]), Passes),
@@ -74,6 +68,7 @@ pub const EVERYWHERE: [Folder; 3] = [
             (("set-tai", &["set-tai.c"], &[]), Passes),
             (("set-tz", &["set-tz.c"], &[]), Passes),
         ],
+        ..OF_6_1
     },
 ];
 
@@ -83,9 +78,6 @@ pub const EVERYWHERE: [Folder; 3] = [
 pub const X86: [Folder; 1] = [Folder {
     name: "selftests-x86",
     path: "x86",
-    include: &[],
-    helpers: &[],
-    options: &[],
     tests: &[
         (
             (
@@ -102,6 +94,7 @@ pub const X86: [Folder; 1] = [Folder {
         ),
         (("test_vsyscall", &["test_vsyscall.c"], &[]), Passes),
     ],
+    ..OF_6_1
 }];
 
 /// A test of arm64's signals: its case, and what all share.
@@ -125,8 +118,25 @@ macro_rules! signal {
     };
 }
 
+pub(super) use signal;
+
 /// Limen does not show SVE, which QEMU's `max` has. (It has SME only with newer versions of QEMU.)
-const NO_SVE: &str = "needs SVE";
+pub(super) const NO_SVE: &str = "needs SVE";
+
+/// It has a C library of its own.
+pub(super) const TPIDR2: Program = (
+    "tpidr2",
+    &["tpidr2.c"],
+    &[
+        "-Os",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-asynchronous-unwind-tables",
+        "-include",
+        "../../../../include/nolibc/nolibc.h",
+        "-lgcc",
+    ],
+);
 
 /// Left out: of `abi` and `tags` nothing; of `fp` those that only other programs start and are not needed, and
 /// `za-fork`, whose headers are meant for C but are given to the assembler, too; of `signal` nothing.
@@ -135,16 +145,13 @@ pub const ARM64: [Folder; 4] = [
         name: "selftests-tags",
         path: "arm64/tags",
         include: &["../.."],
-        helpers: &[],
-        options: &[],
         tests: &[(("tags_test", &["tags_test.c"], &[]), Passes)],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-signal",
         path: "arm64/signal",
         include: &["../.."],
-        helpers: &[],
-        options: &[],
         tests: &[
             signal!("fake_sigreturn_bad_magic", Passes),
             signal!("fake_sigreturn_bad_size", Passes),
@@ -173,13 +180,12 @@ pub const ARM64: [Folder; 4] = [
             signal!("za_no_regs", Skips(1)),
             signal!("za_regs", Skips(1)),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-abi",
         path: "arm64/abi",
         include: &["../.."],
-        helpers: &[],
-        options: &[],
         tests: &[
             (("hwcap", &["hwcap.c"], &[]), Lacks(0, 11, NO_SVE)),
             (("ptrace", &["ptrace.c"], &[]), Passes),
@@ -187,23 +193,9 @@ pub const ARM64: [Folder; 4] = [
                 ("syscall-abi", &["syscall-abi.c", "syscall-abi-asm.S"], &[]),
                 Passes,
             ),
-            (
-                (
-                    "tpidr2",
-                    &["tpidr2.c"],
-                    &[
-                        "-Os",
-                        "-nostdlib",
-                        "-ffreestanding",
-                        "-fno-asynchronous-unwind-tables",
-                        "-include",
-                        "../../../../include/nolibc/nolibc.h",
-                        "-lgcc",
-                    ],
-                ),
-                Passes,
-            ),
+            (TPIDR2, Passes),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-fp",
@@ -221,7 +213,6 @@ pub const ARM64: [Folder; 4] = [
             ("rdvl-sve", &["rdvl-sve.c", "rdvl.S"], &[]),
             ("rdvl-sme", &["rdvl-sme.c", "rdvl.S"], &[]),
         ],
-        options: &[],
         tests: &[
             (("fp-stress", &["fp-stress.c"], &[]), Passes),
             (("sve-ptrace", &["sve-ptrace.c"], &[]), Lacks(0, 1, NO_SVE)),
@@ -235,6 +226,7 @@ pub const ARM64: [Folder; 4] = [
             ),
             (("za-ptrace", &["za-ptrace.c"], &[]), Skips(1)),
         ],
+        ..OF_6_1
     },
 ];
 
@@ -264,8 +256,6 @@ pub const POWERPC: [Folder; 4] = [
         name: "selftests-powerpc-ptrace",
         path: "powerpc/ptrace",
         include: &["../include"],
-        helpers: &[],
-        options: &[],
         tests: &[
             power!("core-pkey", ["../lib/reg.S"], [], Lacks(1, 0, NO_SHM)),
             power!("perf-hwbreak", ["../lib/reg.S"], [], Skips(1)),
@@ -282,13 +272,12 @@ pub const POWERPC: [Folder; 4] = [
             power!("ptrace-tar", ["../lib/reg.S"], [], Lacks(1, 0, NO_SHM)),
             power!("ptrace-vsx", ["../lib/reg.S"], [], Lacks(1, 0, NO_SHM)),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-powerpc-signal",
         path: "powerpc/signal",
         include: &["../include"],
-        helpers: &[],
-        options: &[],
         tests: &[
             power!("signal", ["signal.S"], ["-maltivec"], Passes),
             power!("signal_tm", ["signal.S"], ["-maltivec", "-mhtm"], Skips(1)),
@@ -297,24 +286,22 @@ pub const POWERPC: [Folder; 4] = [
             power!("sigreturn_kernel", ["signal.S"], ["-maltivec"], Passes),
             power!("sigreturn_unaligned", ["signal.S"], ["-maltivec"], Passes),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-powerpc-syscalls",
         path: "powerpc/syscalls",
         include: &["../include"],
-        helpers: &[],
-        options: &[],
         tests: &[
             power!("ipc_unmuxed", [], [], Lacks(1, 0, NO_IPC)),
             power!("rtas_filter", [], [], Passes),
         ],
+        ..OF_6_1
     },
     Folder {
         name: "selftests-powerpc-math",
         path: "powerpc/math",
         include: &["../include"],
-        helpers: &[],
-        options: &[],
         tests: &[
             power!("fpu_syscall", ["fpu_asm.S"], ["-maltivec"], Passes),
             power!("fpu_preempt", ["fpu_asm.S"], ["-maltivec"], Passes),
@@ -326,5 +313,6 @@ pub const POWERPC: [Folder; 4] = [
             power!("vsx_preempt", ["vsx_asm.S"], ["-maltivec", "-mvsx"], Passes),
             power!("mma", ["mma.S"], ["-maltivec", "-mvsx"], Skips(1)),
         ],
+        ..OF_6_1
     },
 ];

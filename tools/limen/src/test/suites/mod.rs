@@ -1,10 +1,11 @@
-//! More of Linux's selftests, of 6.1, unmodified and static: whole folders, whose programs say themselves
+//! More of Linux's selftests, of 6.1 and of 6.12, unmodified and static: whole folders, whose programs say themselves
 //! which of their cases pass. A folder's programs run in one guest; `folders` says what is expected of each.
 //! What Linux skips on the same machine is skipped; where Limen skips or fails more, the reason is in its
 //! row.
 
 mod endian;
 mod folders;
+mod newer;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -14,8 +15,10 @@ use super::{Context, Step, Verdict};
 use crate::arch::Arch;
 use crate::linux::{self, Source};
 
-/// The suite, and what the names of its programs' folders begin with.
-const SUITE: (Source, &str) = (Source::Stable, "linux");
+/// A suite, and what the names of its programs' folders begin with.
+type Suite = (Source, &'static str);
+const STABLE: Suite = (Source::Stable, "linux");
+const NEWER: Suite = (Source::Newer, "linux-6.12");
 
 /// Seconds after which a program is killed, which is a failure: the suite's harness gives as many.
 const LONGEST: u32 = 45;
@@ -36,10 +39,12 @@ use Expect::{Lacks, Passes, Skips};
 /// A program of a folder, and what is expected of it.
 type Test = (Program, Expect);
 
-/// A folder of the suite.
+/// A folder of a suite.
+#[derive(Clone, Copy)]
 struct Folder {
     /// The step's name, without the architecture.
     name: &'static str,
+    suite: Suite,
     path: &'static str,
     include: &'static [&'static str],
     /// Programs that the tests start.
@@ -47,21 +52,41 @@ struct Folder {
     /// Options of tests that take longer without, by name.
     options: &'static [(&'static str, &'static str)],
     tests: &'static [Test],
+    /// More of them, or what else is expected of one.
+    more: &'static [Test],
 }
+
+/// What most folders of 6.1 say.
+const OF_6_1: Folder = Folder {
+    name: "",
+    suite: STABLE,
+    path: "",
+    include: &[],
+    helpers: &[],
+    options: &[],
+    tests: &[],
+    more: &[],
+};
 
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
     let boot = format!("boot-{arch}");
-    let own: &'static [Folder] = match arch {
-        Arch::Arm64 => &folders::ARM64,
-        Arch::Powerpc64 => &folders::POWERPC,
-        Arch::X86_64 => &folders::X86,
-        Arch::Arm => &[],
+    let (own, newer): (&'static [Folder], &'static [Folder]) = match arch {
+        Arch::Arm64 => (&folders::ARM64, &newer::ARM64),
+        Arch::Powerpc64 => (&folders::POWERPC, &newer::POWERPC),
+        Arch::X86_64 => (&folders::X86, &newer::X86),
+        Arch::Arm => (&[], &[]),
     };
+    let all = [&folders::EVERYWHERE, own, &newer::EVERYWHERE, newer];
     let step = |folder: &'static Folder| {
-        Step::on(arch, folder.name, move |context| run(context, arch, folder)).after(&boot)
+        let step = Step::on(arch, folder.name, move |context| run(context, arch, folder)).after(&boot);
+        if folder.suite.0 == Source::Newer {
+            step.by_name()
+        } else {
+            step
+        }
     };
-    let mut steps: Vec<Step> = folders::EVERYWHERE.iter().chain(own).map(step).collect();
+    let mut steps: Vec<Step> = all.into_iter().flatten().map(step).collect();
     if arch == Arch::Powerpc64 {
         steps.push(Step::on(arch, "selftests-powerpc-endian", endian::run).after(&boot));
     }
@@ -115,9 +140,22 @@ fn fits(said: &Said, expect: Expect, limen: bool) -> bool {
 
 /// Builds and runs a folder's programs.
 fn run(context: &Context, arch: Arch, folder: &Folder) -> Result<Verdict> {
-    let programs: Vec<Program> = folder.tests.iter().map(|(program, _)| *program).collect();
+    let limen = on_limen(context)?;
+    let (source, prefix) = folder.suite;
+    if source == Source::Newer {
+        if !limen {
+            return Ok(Verdict::Skipped("only for Limen: Debian's Linux is older".into()));
+        }
+        if let Err(why) = source.selftests() {
+            return Ok(Verdict::Skipped(format!("no source of Linux 6.12: {why:#}")));
+        }
+    }
+    let mut tests = folder.tests.to_vec();
+    tests.retain(|((name, ..), _)| folder.more.iter().all(|((other, ..), _)| other != name));
+    tests.extend(folder.more);
+    let programs: Vec<Program> = tests.iter().map(|(program, _)| *program).collect();
     let all = [&programs[..], folder.helpers].concat();
-    let built = selftests::build(arch, SUITE, folder.path, folder.include, &all)?;
+    let built = selftests::build(arch, (source, prefix), folder.path, folder.include, &all)?;
     // By way of a file: what a killed program has started may go on, and hold a pipe open.
     let mut script =
         "cd /t; p() { l=$1 n=$2; shift 2; timeout -s KILL $l ./$n \"$@\" </dev/null >/tmp/$n 2>&1; \
@@ -140,10 +178,9 @@ fn run(context: &Context, arch: Arch, folder: &Folder) -> Result<Verdict> {
     ran.clean_log()?;
     let text = ran.text();
     let parts: Vec<(&str, u32, &str)> = text.split("\n= ").filter_map(part).collect();
-    let limen = on_limen(context)?;
     let (mut cases, mut skipped, mut wrong) = (0, 0, Vec::new());
     let mut without = std::collections::BTreeMap::new();
-    for ((name, ..), expect) in folder.tests {
+    for ((name, ..), expect) in &tests {
         let Some((_, status, text)) = parts.iter().find(|(of, ..)| of == name) else {
             bail!("{name} has not run\n{text}");
         };
@@ -169,7 +206,7 @@ fn run(context: &Context, arch: Arch, folder: &Folder) -> Result<Verdict> {
     Ok(Verdict::Passed(format!(
         "Linux's {}: {} programs, {cases} cases passed, {skipped} skipped{left}",
         folder.path,
-        folder.tests.len()
+        tests.len()
     )))
 }
 
