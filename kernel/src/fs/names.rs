@@ -9,6 +9,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
 use crate::rcu::Shared;
+use crate::task::audit::names as audit;
 use crate::task::{Creds, creds::cap};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -180,7 +181,8 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     if slash && !directory {
         return wrong_kind;
     }
-    perm::may_delete(dir, &child.inode, creds)?;
+    perm::may_delete(dir, &child.inode, creds)
+        .inspect_err(|_| audit::not_removed(&dir.dentry.inode, name, &child.inode))?;
     if directory != is_dir {
         return wrong_kind;
     }
@@ -348,10 +350,14 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     {
         return Ok(true);
     }
-    perm::may_delete(old.dir, &source.inode, creds)?;
+    let refused = || audit::not_removed(&from_dir.inode, old.name, &source.inode);
+    perm::may_delete(old.dir, &source.inode, creds).inspect_err(|_| refused())?;
     match &target {
         Some(t) => {
-            perm::may_delete(new.dir, &t.inode, creds)?;
+            perm::may_delete(new.dir, &t.inode, creds).inspect_err(|_| {
+                refused();
+                audit::not_removed(&to_dir.inode, new.name, &t.inode);
+            })?;
             if !exchange && source_is_dir != (target_is_dir == Some(true)) {
                 return Err(if source_is_dir {
                     Errno::ENOTDIR
@@ -360,7 +366,10 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
                 });
             }
         }
-        None => perm::path_permission(new.dir, WRITE | EXEC, creds)?,
+        None => perm::path_permission(new.dir, WRITE | EXEC, creds).inspect_err(|_| {
+            refused();
+            audit::not_made(&to_dir.inode, new.name, b"");
+        })?,
     }
     if source_is_dir && !Shared::ptr_eq(from_dir, to_dir) {
         perm::permission(&source.inode, WRITE, creds)?;

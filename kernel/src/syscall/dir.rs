@@ -11,6 +11,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::walk::Walk;
 use crate::mm::copy::{Records, UserString, copy_out, copy_out_within, read_path};
 use crate::mm::user::write_bytes;
+use crate::task::audit::names as audit;
 use crate::task::{creds::cap, current};
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -24,7 +25,11 @@ fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
                 Errno::ENOENT
             });
         }
-        names::create(&w.cur, name, &w.creds(), new)?;
+        names::create(&w.cur, name, &w.creds(), new).inspect_err(|e| {
+            if *e != Errno::EEXIST {
+                audit::not_made(&w.cur.dentry.inode, name, new.target);
+            }
+        })?;
         Ok(0)
     })
 }

@@ -7,7 +7,8 @@ use crate::fs::open::{self, How, O_TMPFILE_BIT};
 use crate::fs::walk::Walk;
 use crate::mm::copy::with_path;
 use crate::mm::user::UserPtr;
-use crate::task::current;
+use crate::task::audit::details::Special;
+use crate::task::{audit, current};
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// How `open` treats its flags before `openat2` would check them: unknown ones are ignored. `EINVAL`:
@@ -90,6 +91,9 @@ fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
         return Err(Errno::E2BIG);
     }
     let [flags, mode, resolve] = UserPtr::<[u64; 3]>::new(how).read()?;
+    if audit::wants_details() {
+        audit::details::special(Special::OpenAt2([flags, mode, resolve]));
+    }
     for i in 24..size {
         if UserPtr::<u8>::new(how + i).read()? != 0 {
             return Err(Errno::E2BIG);

@@ -10,6 +10,7 @@ use crate::fs::{missing, mount};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::with_path;
 use crate::mm::user::{Abi, InOrder, UserPtr};
+use crate::task::audit::names as audit;
 use crate::task::current;
 use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::Ordering;
@@ -421,7 +422,8 @@ crate::syscalls! {
         do_chmod(AT_FDCWD, path, mode, 0)
     }
     fn fchmod(fd: i32, mode: u32) {
-        attr::chmod(&of_fd(fd)?, mode)?;
+        let at = of_fd(fd)?;
+        attr::chmod(&at, mode).inspect_err(|_| audit::used(&at.dentry))?;
         Ok(0)
     }
     fn fchmodat(dirfd: i32, path: usize, mode: u32) {
@@ -437,7 +439,8 @@ crate::syscalls! {
         do_chown(AT_FDCWD, path, uid, gid, abi::AT_SYMLINK_NOFOLLOW)
     }
     fn fchown | fchown16(fd: i32, uid: Id, gid: Id) {
-        attr::chown(&of_fd(fd)?, uid, gid)?;
+        let at = of_fd(fd)?;
+        attr::chown(&at, uid, gid).inspect_err(|_| audit::used(&at.dentry))?;
         Ok(0)
     }
     fn fchownat(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) {

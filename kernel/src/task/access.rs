@@ -53,12 +53,13 @@ pub fn may_look(
 /// Whether the running thread may send `sig` (`None`: 0) to `process`, or to its thread that acts as
 /// `theirs`. `EPERM` if not.
 pub fn may_signal(process: &Process, theirs: &Creds, sig: Option<u32>) -> Result<(), Errno> {
+    super::audit::aims(process);
     let me = current();
     if core::ptr::eq(&*me.process, process)
         || me.with_creds(|mine| may_send(mine, theirs))
         || sig == Some(SIGCONT) && me.process.sid() == process.sid()
     {
-        super::audit::signals(process.tgid, sig);
+        super::audit::signals(process, sig);
         Ok(())
     } else {
         Err(Errno::EPERM)

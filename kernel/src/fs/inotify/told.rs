@@ -10,8 +10,9 @@ use crate::fs::file::{File, FileMode};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::superblock::SuperBlock;
 use crate::rcu::Shared;
+use crate::task::audit::names as audit;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use limen_linux_abi::SysResult;
 
 static COOKIE: AtomicU32 = AtomicU32::new(1);
@@ -74,6 +75,22 @@ fn nobody() -> bool {
     WATCHES.load(Ordering::Relaxed) == 0
 }
 
+/// 1 if audit hears of what happens. It counts as a watch of all.
+static AUDIT: AtomicUsize = AtomicUsize::new(0);
+
+/// Audit hears of names that are made and removed, and of files that are opened, from now on, or no longer.
+/// One caller at a time.
+pub fn audit_hears(on: bool) {
+    let on = usize::from(on);
+    let was = AUDIT.swap(on, Ordering::Relaxed);
+    WATCHES.fetch_add(on.wrapping_sub(was), Ordering::Relaxed);
+}
+
+/// Whether only audit hears.
+fn no_watch() -> bool {
+    WATCHES.load(Ordering::Relaxed) == AUDIT.load(Ordering::Relaxed)
+}
+
 /// Does it if there is a watch. (With a closure instead, the test would stay out of line.)
 macro_rules! if_watched {
     ($tell:expr) => {
@@ -100,6 +117,9 @@ fn about(dentry: &Shared<Dentry>, mask: u32) {
 /// Something was done to an open file. Watches with `IN_EXCL_UNLINK` are not told if the name has been
 /// removed.
 fn about_file(file: &File, mask: u32) {
+    if no_watch() {
+        return;
+    }
     let dentry = &file.path.dentry;
     let without = if dentry.is_unlinked() { EXCL_UNLINK } else { 0 };
     // Who may only look into the directory does not learn when others use a device or a pipe in it: the times
@@ -128,19 +148,31 @@ fn about_unless(without: u32, dentry: &Shared<Dentry>, mask: u32) {
 
 /// An entry was made.
 pub fn created(dir: &Inode, child: &Shared<Dentry>) {
-    if_watched!(notify(dir, CREATE | dir_bit(&child.inode), 0, &child.name()));
+    if_watched!(tell_created(dir, child));
+}
+// What is told is out of line: who asks in vain keeps nothing for it.
+#[cold]
+#[inline(never)]
+fn tell_created(dir: &Inode, child: &Shared<Dentry>) {
+    let name = child.name();
+    audit::made(dir, &name, &child.inode);
+    notify(dir, CREATE | dir_bit(&child.inode), 0, &name);
 }
 /// An entry was removed.
 pub fn removed(dir: &Inode, child: &Shared<Dentry>) {
-    if nobody() {
-        return;
-    }
+    if_watched!(tell_removed(dir, child));
+}
+#[cold]
+#[inline(never)]
+fn tell_removed(dir: &Inode, child: &Shared<Dentry>) {
+    let name = child.name();
+    audit::removed(dir, &name, &child.inode);
     if child.inode.nlink() != 0 || child.inode.kind != FileType::Directory {
         // Losing a name changes the attributes. If the file has no other name and no user, the end of the
         // inode is reported.
         notify(&child.inode, ATTRIB, 0, b"");
     }
-    notify(dir, DELETE | dir_bit(&child.inode), 0, &child.name());
+    notify(dir, DELETE | dir_bit(&child.inode), 0, &name);
 }
 /// A device's name has come, other than by a program that makes one.
 pub fn name_made(dir: &Inode, name: &[u8]) {
@@ -158,6 +190,16 @@ pub fn attrib(inode: &Inode) {
 pub fn attrib_at(dentry: &Shared<Dentry>) {
     if_watched!(about(dentry, ATTRIB));
 }
+/// Its mode or its owner changed.
+pub fn rights_changed(dentry: &Shared<Dentry>) {
+    if_watched!(tell_rights(dentry));
+}
+#[cold]
+#[inline(never)]
+fn tell_rights(dentry: &Shared<Dentry>) {
+    audit::used(dentry);
+    about(dentry, ATTRIB);
+}
 /// A file was moved to another name or directory, perhaps replacing another file.
 pub fn moved(
     from: &Inode,
@@ -170,6 +212,12 @@ pub fn moved(
     if nobody() {
         return;
     }
+    audit::moved(
+        (from, old),
+        (to, new),
+        &moved.inode,
+        over.map(|over| &**over.inode),
+    );
     let cookie = COOKIE.fetch_add(1, Ordering::Relaxed);
     let bit = dir_bit(&moved.inode);
     notify(from, MOVED_FROM | bit, cookie, old);
@@ -182,7 +230,13 @@ pub fn moved(
 /// Opened.
 #[inline]
 pub fn opened(file: &File) {
-    if_watched!(about_file(file, OPEN));
+    if_watched!(tell_opened(file));
+}
+#[cold]
+#[inline(never)]
+fn tell_opened(file: &File) {
+    audit::opened(&file.path.dentry);
+    about_file(file, OPEN);
 }
 /// A file was opened for execution.
 pub fn opened_inode(dentry: &Shared<Dentry>) {
