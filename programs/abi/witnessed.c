@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -64,7 +65,7 @@ static int collect(int log, const char *has) {
         if (kind == AUDIT_EOE) return 1;
         if (got_count < MOST) {
             got[got_count].kind = kind;
-            snprintf(got[got_count++].text, LONGEST, "%s", found);
+            snprintf(got[got_count++].text, LONGEST, "%.*s", LONGEST - 1, found);
         }
     } while ((found = readable(log, 3000) ? next_text(log) : NULL) != NULL);
     return 0;
@@ -120,6 +121,44 @@ static void text_field(unsigned what, const char *text) {
 
 /* --- files --- */
 
+static void touch(const char *path) {
+    close(open(path, O_CREAT | O_RDWR, 0600));
+}
+
+/* Calls that are refused, follow links, and exchange names. `d` has an entry `c`. */
+static void more_files(int fd, int log) {
+    RECORDED(SYS_openat, fd, log, "excl", openat(AT_FDCWD, "d/c", O_CREAT | O_EXCL | O_RDWR, 0600));
+    CHECK(item(0, "\"d/\"", "PARENT") && item(1, "\"d/c\"", "NORMAL") && count(AUDIT_PATH) == 2);
+    RECORDED(SYS_mkdirat, fd, log, "exists", mkdirat(AT_FDCWD, "d", 0755));
+    CHECK(item(0, "\"" BASE "\"", "PARENT") && count(AUDIT_PATH) == 1);
+    RECORDED(SYS_openat, fd, log, "slash", openat(AT_FDCWD, "d/e/", O_CREAT | O_RDWR, 0600));
+    CHECK(item(0, "\"d/\"", "PARENT") && count(AUDIT_PATH) == 1);
+    RECORDED(SYS_openat, fd, log, "directory", openat(AT_FDCWD, "d", O_CREAT | O_RDWR, 0600));
+    CHECK(item(0, "\"" BASE "\"", "PARENT") && item(1, "\"d\"", "NORMAL"));
+    RECORDED(SYS_unlinkat, fd, log, "nothing", unlinkat(AT_FDCWD, "d/e", 0));
+    CHECK(item(0, "\"d/\"", "PARENT") && count(AUDIT_PATH) == 1);
+    RECORDED(SYS_unlinkat, fd, log, "full", unlinkat(AT_FDCWD, "d", AT_REMOVEDIR));
+    CHECK(item(0, "\"" BASE "\"", "PARENT") && item(1, "\"d\"", "DELETE") && count(AUDIT_PATH) == 2);
+    RECORDED(SYS_openat, fd, log, "unnamed", close(openat(AT_FDCWD, "d", O_TMPFILE | O_RDWR, 0600)));
+    CHECK(item(0, "\"d\"", "NORMAL") && has(of_kind(AUDIT_PATH, 0), " mode=0100600 "));
+    CHECK(symlink("c", "d/l") == 0);
+    RECORDED(SYS_openat, fd, log, "followed", close(openat(AT_FDCWD, "d/l", O_CREAT | O_RDWR, 0600)));
+    CHECK(item(0, "\"d/\"", "PARENT") && item(1, "\"d/l\"", "NORMAL") && count(AUDIT_PATH) == 2);
+    CHECK(has(of_kind(AUDIT_PATH, 1), " mode=0100600 "));
+    RECORDED(SYS_openat, fd, log, "link", openat(AT_FDCWD, "d/l", O_RDWR | O_NOFOLLOW));
+    CHECK(item(0, "\"d/l\"", "NORMAL") && has(of_kind(AUDIT_PATH, 0), " mode=0120777 "));
+    CHECK(unlink("d/l") == 0);
+    touch("d/p");
+    RECORDED(SYS_renameat2, fd, log, "exchange",
+             CHECK(syscall(SYS_renameat2, AT_FDCWD, "d/p", AT_FDCWD, "d/c", 2) == 0));
+    CHECK(item(0, "\"d/\"", "PARENT") && item(1, "\"d/\"", "PARENT") && count(AUDIT_PATH) == 6);
+    CHECK(item(2, "\"d/p\"", "DELETE") && item(3, "\"d/c\"", "DELETE"));
+    CHECK(item(4, "\"d/c\"", "CREATE") && item(5, "\"d/p\"", "CREATE"));
+    RECORDED(SYS_renameat2, fd, log, "over", syscall(SYS_renameat2, AT_FDCWD, "d/p", AT_FDCWD, "d/c", 0));
+    CHECK(item(2, "\"d/p\"", "DELETE") && item(3, "\"d/c\"", "DELETE") && item(4, "\"d/c\"", "CREATE"));
+    CHECK(count(AUDIT_PATH) == 5);
+}
+
 static void files(int fd, int log) {
     char text[128];
     struct stat status;
@@ -145,11 +184,11 @@ static void files(int fd, int log) {
     RECORDED(SYS_mkdirat, fd, log, "mkdir", mkdirat(AT_FDCWD, "d", 0755));
     CHECK(item(0, "\"" BASE "\"", "PARENT") && item(1, "\"d\"", "CREATE") && count(AUDIT_PATH) == 2);
     RECORDED(SYS_linkat, fd, log, "link", linkat(AT_FDCWD, "a", AT_FDCWD, "d/b", 0));
-    CHECK(item(0, "\"a\"", "NORMAL") && item(1, "\"d/\"", "PARENT") && item(2, "\"d/b\"", "CREATE"));
+    CHECK(item(0, "\"d/\"", "PARENT") && item(1, "\"a\"", "NORMAL") && item(2, "\"d/b\"", "CREATE"));
     RECORDED(SYS_symlinkat, fd, log, "symlink", symlinkat("there", AT_FDCWD, "l"));
-    CHECK(item(0, "\"there\"", "UNKNOWN") && item(1, "\"" BASE "\"", "PARENT") && item(2, "\"l\"", "CREATE"));
+    CHECK(item(0, "\"" BASE "\"", "PARENT") && item(1, "\"there\"", "UNKNOWN") && item(2, "\"l\"", "CREATE"));
     RECORDED(SYS_renameat2, fd, log, "rename", syscall(SYS_renameat2, AT_FDCWD, "a", AT_FDCWD, "d/c", 0));
-    CHECK(item(0, "\"" BASE "\"", "PARENT") && item(1, "\"d/\"", "PARENT") && count(AUDIT_PATH) == 4);
+    CHECK(item(0, "\"d/\"", "PARENT") && item(1, "\"" BASE "\"", "PARENT") && count(AUDIT_PATH) == 4);
     CHECK(item(2, "\"a\"", "DELETE") && item(3, "\"d/c\"", "CREATE"));
     RECORDED(SYS_unlinkat, fd, log, "unlink", unlinkat(AT_FDCWD, "d/b", 0));
     CHECK(item(0, "\"d/\"", "PARENT") && item(1, "\"d/b\"", "DELETE") && count(AUDIT_PATH) == 2);
@@ -157,18 +196,32 @@ static void files(int fd, int log) {
     RECORDED(SYS_fchmod, fd, log, "fchmod", fchmod(own, 0600));
     CHECK(item(0, "(null)", "NORMAL") && count(AUDIT_PATH) == 1);
     close(own);
-    CHECK(unlink("d/c") == 0 && rmdir("d") == 0 && unlink("l") == 0);
+    CHECK(unlink("l") == 0);
+    more_files(fd, log);
+    CHECK(unlink("d/c") == 0 && rmdir("d") == 0);
 }
 
 /* --- what else --- */
 
 /* Whom a signal is for. */
-static void own_kill(int fd, int log) {
+static void targets(int fd, int log) {
     char text[128];
-    RECORDED(SYS_kill, fd, log, "kill", CHECK(kill(getppid(), 0) == 0));
-    snprintf(text, sizeof text, ": opid=%d oauid=-1 ouid=0 oses=-1 ocomm=\"witnessed\"", getppid());
-    CHECK(has(of_kind(AUDIT_OBJ_PID, 0), text) || !has(of_kind(AUDIT_OBJ_PID, 0), " oauid=-1 "));
+    pid_t whom[] = { getppid(), getpid() };
+    for (int i = 0; i < 2; i++) {
+        RECORDED(SYS_kill, fd, log, "kill", CHECK(kill(whom[i], 0) == 0));
+        snprintf(text, sizeof text, ": opid=%d oauid=-1 ouid=0 oses=-1 ", whom[i]);
+        CHECK(has(of_kind(AUDIT_OBJ_PID, 0), text) || !has(of_kind(AUDIT_OBJ_PID, 0), " oauid=-1 "));
+        CHECK(has(of_kind(AUDIT_OBJ_PID, 0), " ocomm=\"witnessed\"") && count(AUDIT_OBJ_PID) == 1);
+    }
+    RECORDED(SYS_kill, fd, log, "group", CHECK(kill(0, 0) == 0));
+    CHECK(count(AUDIT_OBJ_PID) >= 2);
+    RECORDED(SYS_ptrace, fd, log, "ptrace", syscall(SYS_ptrace, 16 /* PTRACE_ATTACH */, getpid(), 0, 0));
     CHECK(count(AUDIT_OBJ_PID) == 1);
+    /* Whose memory is read is not told. */
+    struct iovec here = { text, 1 }, there = { made_rule.text, 1 };
+    RECORDED(SYS_process_vm_readv, fd, log, "vm",
+             CHECK(syscall(SYS_process_vm_readv, getppid(), &here, 1, &there, 1, 0) == 1));
+    CHECK(count(AUDIT_OBJ_PID) == 0);
 }
 
 static void details(int fd, int log) {
@@ -186,11 +239,15 @@ static void details(int fd, int log) {
     CHECK(item(0, "\"" BASE "/\"", "PARENT") && item(1, "\"" BASE "/s\"", "CREATE"));
     close(s), unlink(BASE "/s");
 
-    own_kill(fd, log);
+    targets(fd, log);
     struct open_how how = { .flags = O_RDONLY | O_DIRECTORY, .resolve = RESOLVE_NO_SYMLINKS };
     RECORDED(SYS_openat2, fd, log, "how", close(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how)));
     snprintf(text, sizeof text, ": oflag=0%o mode=00 resolve=0x4", O_RDONLY | O_DIRECTORY);
     CHECK(has(of_kind(AUDIT_OPENAT2, 0), text) && item(0, "\".\"", "NORMAL"));
+
+    struct { struct open_how how; char more[16]; } longer = { .how = how, .more[15] = 1 };
+    RECORDED(SYS_openat2, fd, log, "longer", syscall(SYS_openat2, AT_FDCWD, ".", &longer, sizeof longer));
+    CHECK(count(AUDIT_OPENAT2) == 0 && count(AUDIT_PATH) == 0);
 
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
     struct __user_cap_data_struct caps[2] = { 0 };
@@ -243,10 +300,6 @@ static void programs(int fd, int log) {
 }
 
 /* --- rules about files --- */
-
-static void touch(const char *path) {
-    close(open(path, O_CREAT | O_RDWR, 0600));
-}
 
 /* Whether the call before was recorded with a key. */
 static int was(int fd, int log, const char *key) {
@@ -318,7 +371,6 @@ static void watches(int fd, int log) {
     touch("w/other");
     CHECK(was(fd, log, "watch") == 0);
     touch("w/x");
-    CHECK(record(log, AUDIT_CONFIG_CHANGE, " op=updated_rules path=" WATCHED) != NULL);
     CHECK(was(fd, log, "watch") == 1);
     close(open("w/x", O_RDONLY));
     CHECK(was(fd, log, "watch") == 0);
@@ -329,9 +381,30 @@ static void watches(int fd, int log) {
     touch("w/x");
     CHECK(was(fd, log, "watch") == 1);
     CHECK(rename("w", "v") == 0);
-    CHECK(record(log, AUDIT_CONFIG_CHANGE, " op=remove_rule path=" WATCHED) != NULL);
+    CHECK(record(log, AUDIT_CONFIG_CHANGE, "op=remove_rule path=" WATCHED) != NULL);
     CHECK(rule(fd, AUDIT_DEL_RULE) == -ENOENT);
     CHECK(unlink("v/x") == 0 && rmdir("v") == 0);
+}
+
+/* Rules about names in a file system go with it. */
+static void unmounts(int fd, int log) {
+    CHECK(mkdir("w", 0700) == 0 && mount("none", BASE "/w", "tmpfs", 0, NULL) == 0);
+    rule_for(-1, "watch");
+    text_field(AUDIT_WATCH, BASE "/w/x");
+    CHECK(rule(fd, AUDIT_ADD_RULE) == 0);
+    touch("w/x");
+    CHECK(was(fd, log, "watch") == 1 && umount2(BASE "/w", 0) == 0);
+    CHECK(record(log, AUDIT_CONFIG_CHANGE, "op=remove_rule path=" WATCHED) != NULL);
+    CHECK(rule(fd, AUDIT_DEL_RULE) == -ENOENT);
+    CHECK(mount("none", BASE "/w", "tmpfs", 0, NULL) == 0);
+    rule_for(-1, "tree");
+    text_field(AUDIT_DIR, BASE "/w");
+    CHECK(rule(fd, AUDIT_ADD_RULE) == 0);
+    touch("w/x");
+    CHECK(was(fd, log, "tree") == 1 && umount2(BASE "/w", 0) == 0);
+    const char *gone = "op=remove_rule dir=\"" BASE "/w\" key=\"tree\" list=4 res=1";
+    CHECK(record(log, AUDIT_CONFIG_CHANGE, gone) != NULL);
+    CHECK(rule(fd, AUDIT_DEL_RULE) == -ENOENT && rmdir("w") == 0);
 }
 
 static void trees(int fd, int log) {
@@ -377,6 +450,7 @@ int main(int argc, char **argv) {
         programs(fd, log);
         fields(fd, log);
         watches(fd, log);
+        unmounts(fd, log);
         trees(fd, log);
         fflush(stdout);
         _exit(failed);

@@ -12,6 +12,8 @@ const ROOM: usize = 7500;
 /// another argument.
 const BEFORE: usize = 96;
 const LEAST: usize = BEFORE + 8;
+/// How many bytes of an argument are looked at first.
+const FIRST: usize = 64;
 
 /// Bytes that grow.
 struct Record(Vec<u8>);
@@ -35,8 +37,12 @@ fn put(record: &mut Record, bytes: &[u8], hex: bool) -> fmt::Result {
 /// Length and look of the argument at `at`: how many bytes it has, whether they can be told as they are.
 fn measure(read: &mut impl FnMut(usize, &mut [u8]) -> usize, chunk: &mut [u8], at: usize) -> (usize, bool) {
     let (mut len, mut plain) = (0, true);
+    // Most are short, and there may be very many.
+    let mut some = FIRST;
     loop {
-        let got = read(at + len, chunk).min(chunk.len());
+        let room = some.min(chunk.len());
+        some *= 8;
+        let got = read(at + len, &mut chunk[..room]).min(room);
         let bytes = &chunk[..got];
         let end = bytes.iter().position(|byte| *byte == 0);
         let own = &bytes[..end.unwrap_or(got)];

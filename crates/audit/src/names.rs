@@ -170,6 +170,8 @@ struct Text {
     bytes: Vec<u8>,
     /// The entry that was made for it.
     entry: usize,
+    /// Whether it is a path that has been looked up, or is being.
+    begun: bool,
 }
 
 /// All files that a call has looked up so far.
@@ -177,6 +179,8 @@ struct Text {
 pub struct Names {
     texts: Vec<Text>,
     list: Vec<Name>,
+    /// The text by which something is looked up.
+    current: Option<usize>,
 }
 
 /// How many bytes of a path are its directory, with the slash behind it.
@@ -210,6 +214,7 @@ impl Names {
         Self {
             texts: Vec::new(),
             list: Vec::new(),
+            current: None,
         }
     }
     /// All, in their order.
@@ -220,6 +225,7 @@ impl Names {
     pub fn clear(&mut self) {
         self.texts.clear();
         self.list.clear();
+        self.current = None;
     }
     /// What stands behind `name=` of one of them.
     pub fn told(&self, name: &Name) -> Told<'_> {
@@ -248,13 +254,30 @@ impl Names {
         self.list.get_mut(at).ok_or(Error::NoMemory)
     }
 
-    fn keep(&mut self, bytes: &[u8], entry: usize) -> Result<usize, Error> {
+    fn keep(&mut self, bytes: &[u8], begun: bool) -> Result<usize, Error> {
         let mut own = Vec::new();
         own.try_reserve_exact(bytes.len()).map_err(|_| Error::NoMemory)?;
         own.extend_from_slice(bytes);
         self.texts.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.texts.push(Text { bytes: own, entry });
-        Ok(self.texts.len() - 1)
+        let text = self.texts.len();
+        let entry = self.list.len();
+        self.add(Some(text), Kind::Unknown)?;
+        self.texts.push(Text {
+            bytes: own,
+            entry,
+            begun,
+        });
+        Ok(text)
+    }
+
+    /// The program has passed a text: the target of a link, or a path that will be looked up. Where the order
+    /// of several matters they are told before the first lookup.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`].
+    pub fn pass(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.keep(text, false).map(|_| ())
     }
 
     /// The call begins to look a path up. What is found next is found by it.
@@ -263,43 +286,18 @@ impl Names {
     ///
     /// [`Error::NoMemory`].
     pub fn begin(&mut self, path: &[u8]) -> Result<(), Error> {
-        let text = self.keep(path, self.list.len())?;
-        self.add(Some(text), Kind::Unknown).map(|_| ())
-    }
-
-    /// A text that the call only passes, such as a link's target, and that was passed before all paths.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoMemory`].
-    pub fn begin_with(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.list.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        // The last text stays the one by which things are found.
-        let kept = self.keep(text, 0)?;
-        if kept > 0 {
-            self.texts.swap(kept - 1, kept);
-            for name in &mut self.list {
-                if name.text == Some(kept - 1) {
-                    name.text = Some(kept);
-                }
-            }
+        let passed = self
+            .texts
+            .iter()
+            .position(|text| !text.begun && text.bytes == path);
+        let text = match passed {
+            Some(text) => text,
+            None => self.keep(path, true)?,
+        };
+        if let Some(text) = self.texts.get_mut(text) {
+            text.begun = true;
         }
-        for text in &mut self.texts {
-            text.entry += 1;
-        }
-        let own = kept.saturating_sub(1);
-        if let Some(text) = self.texts.get_mut(own) {
-            text.entry = 0;
-        }
-        self.list.insert(
-            0,
-            Name {
-                text: Some(own),
-                len: None,
-                kind: Kind::Unknown,
-                file: None,
-            },
-        );
+        self.current = Some(text);
         Ok(())
     }
 
@@ -313,7 +311,7 @@ impl Names {
             true => matches!(name.kind, Kind::Parent | Kind::Unknown),
             false => name.kind != Kind::Parent,
         };
-        let current = self.texts.len().checked_sub(1);
+        let current = self.current;
         let own = current.and_then(|n| self.texts.get(n)).map(|text| text.entry);
         let own = own.filter(|at| self.list.get(*at).is_some_and(fits));
         // The same file may have been found by the same path before.

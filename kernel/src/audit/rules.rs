@@ -197,16 +197,14 @@ pub fn refresh() -> Result<(), Errno> {
 /// Adds a rule. `EEXIST`; as on Linux, one that is to go before the others is never that. `ENOMEM`, and what
 /// looking its paths up gives. May sleep.
 pub fn add(mut rule: Rule) -> Result<(), Errno> {
-    let known = |rules: &[Arc<Entry>], rule: &Rule| rules.iter().any(|other| other.rule == *rule);
+    let prepend = core::mem::take(&mut rule.prepend);
+    let known = |rules: &[Arc<Entry>], rule: &Rule| !prepend && rules.iter().any(|other| other.rule == *rule);
     if all().is_some_and(|set| known(&set.rules, &rule)) {
         return Err(Errno::EEXIST);
     }
-    let prepend = rule.prepend;
-    let again = rule.clone();
-    rule.prepend = false;
     let entry = Arc::new(Entry::new(rule)?);
     change(1, |rules| {
-        if known(rules, &again) {
+        if known(rules, &entry.rule) {
             return Err(Errno::EEXIST);
         }
         let at = if prepend { 0 } else { rules.len() };
@@ -381,7 +379,8 @@ impl Facts for Asked<'_> {
             Some(Special::OpenAt2([flags, ..])) => *flags as u32,
             _ => 0,
         };
-        classes.wants(rights, context.call.number as u32, &context.call.arguments, how)
+        let number = calls::number_in(context.call.arch, context.call.number) as u32;
+        classes.wants(rights, number, &context.call.arguments, how)
     }
 }
 

@@ -4,13 +4,15 @@
 use super::record::{self, Session, kind};
 use super::rules::{self, Entry};
 use super::settings;
+use crate::fs::dentry::Dentry;
 use crate::fs::lookup::{AT_FDCWD, with_parent};
 use crate::mm::reserve::room_exact;
-use crate::sync::SpinLock;
+use crate::rcu::Shared;
+use crate::sync::{Mutex, SpinLock};
 use crate::task::audit::names::{Change, id};
 use crate::task::current;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use limen_audit::names::{FileId, is_named};
 use limen_audit::text::{OrNull, Untrusted};
 use limen_linux_abi::Errno;
@@ -60,35 +62,34 @@ impl Watch {
     }
 }
 
-/// Records what became of a rule because of its watch.
-fn tell(entry: &Entry, watch: &Watch, op: &str) {
-    if settings::enabled() != settings::OFF {
-        record::write_change(
-            kind::CONFIG_CHANGE,
-            format_args!(
-                "{Session} op={op} path={} key={} list={} res=1",
-                Untrusted(&watch.path),
-                OrNull(entry.rule.key()),
-                entry.rule.list as u32
-            ),
-        );
-    }
-}
+/// Held by who finds out for which file a name stands, and notes it.
+static FOLLOWING: Mutex<()> = Mutex::new(());
 
-/// A name in a directory stands for another file, or for none.
-fn follow(dir: FileId, name: &[u8], file: Option<FileId>) {
+/// A name in a directory has come or gone, perhaps several times.
+fn follow(dir: &Shared<Dentry>, name: &[u8]) {
     let Some(set) = rules::all() else { return };
-    let mut any = false;
-    for entry in set.in_directory(dir) {
-        if let Some(watch) = entry.exe.as_ref().filter(|watch| watch.is(dir, name)) {
-            watch.set(file);
+    let own = id(&dir.inode);
+    let is = |watch: &&Watch| watch.is(own, name);
+    let mut watching = set
+        .in_directory(own)
+        .flat_map(|entry| entry.file.iter().chain(&entry.exe));
+    if !watching.any(|watch| is(&watch)) {
+        return;
+    }
+    let alone = FOLLOWING.lock();
+    let now = dir.lookup(name).ok().map(|file| id(&file.inode));
+    let mut moved = false;
+    for entry in set.in_directory(own) {
+        if let Some(watch) = entry.exe.as_ref().filter(is) {
+            watch.set(now);
         }
-        let Some(watch) = entry.file.as_ref().filter(|watch| watch.is(dir, name)) else {
+        let Some(watch) = entry.file.as_ref().filter(is) else {
             continue;
         };
-        any = true;
+        let former = watch.set(now);
+        moved |= former != now;
         // The call that takes the name away is one about the file that had it.
-        if let (Some(former), None) = (watch.set(file), file) {
+        if let Some(former) = former.filter(|former| Some(*former) != now) {
             current()
                 .audit
                 .with(|context| match crate::mm::reserve::room(&mut context.former, 1) {
@@ -96,32 +97,59 @@ fn follow(dir: FileId, name: &[u8], file: Option<FileId>) {
                     Err(_) => context.lost = true,
                 });
         }
-        tell(entry, watch, "updated_rules");
     }
-    if any && rules::refresh().is_err() {
+    drop(alone);
+    if moved && rules::refresh().is_err() {
         super::queue::lost("out of memory in audit_update_watch");
     }
 }
 
-/// A directory is gone, or is not where it was: rules with names in it go, too.
-fn forget(dir: FileId) {
-    let Some(set) = rules::all() else { return };
-    let mut gone: Option<Arc<Entry>> = None;
-    for entry in set.in_directory(dir) {
-        // A rule may have two names there.
-        if gone.as_ref().is_some_and(|gone| gone.id == entry.id) {
-            continue;
-        }
-        let (watch, op) = match (&entry.file, &entry.exe) {
-            (Some(file), _) if file.dir == dir => (file, "remove_rule"),
-            (_, Some(exe)) => (exe, "autoremove_rule"),
-            _ => continue,
-        };
-        tell(entry, watch, op);
-        remove(entry);
-        gone = Some(entry.clone());
+/// How a record of a rule that goes is made.
+#[derive(Clone, Copy)]
+enum In {
+    /// With the call that changes the names.
+    Call,
+    /// By itself.
+    Own,
+}
+
+fn record(how: In, args: fmt::Arguments<'_>) {
+    if settings::enabled() == settings::OFF {
+        return;
     }
-    if gone.is_some() {
+    match how {
+        In::Call => record::write_change(kind::CONFIG_CHANGE, args),
+        In::Own => record::write_alone(kind::CONFIG_CHANGE, args),
+    }
+}
+
+/// Directories are gone, or are not where they were: rules with names in them go, too.
+fn forget(how: In, is: impl Fn(FileId) -> bool) {
+    let Some(set) = rules::all() else { return };
+    let mut any = false;
+    for entry in set.all() {
+        let in_it = |watch: &&Watch| is(watch.dir);
+        let (watch, op) = match (
+            entry.file.as_ref().filter(in_it),
+            entry.exe.as_ref().filter(in_it),
+        ) {
+            (Some(file), _) => (file, "remove_rule"),
+            (None, Some(exe)) => (exe, "autoremove_rule"),
+            (None, None) => continue,
+        };
+        record(
+            how,
+            format_args!(
+                "{Session} op={op} path={} key={} list={} res=1",
+                Untrusted(&watch.path),
+                OrNull(entry.rule.key()),
+                entry.rule.list as u32
+            ),
+        );
+        remove(entry);
+        any = true;
+    }
+    if any {
         settings::apply();
     }
 }
@@ -133,25 +161,23 @@ fn remove(entry: &Entry) {
     }
 }
 
-/// A watched tree's directory is gone.
-fn fell(dir: FileId) {
+/// Watched trees' directories are gone.
+fn fell(is: impl Fn(FileId) -> bool) {
     let Some(set) = rules::all() else { return };
     let mut any = false;
     for entry in set.all() {
-        let Some(tree) = entry.tree.as_ref().filter(|tree| tree.root == dir) else {
+        let Some(tree) = entry.tree.as_ref().filter(|tree| is(tree.root)) else {
             continue;
         };
-        if settings::enabled() != settings::OFF {
-            record::write_change(
-                kind::CONFIG_CHANGE,
-                format_args!(
-                    "op=remove_rule dir={} key={} list={} res=1",
-                    Untrusted(&tree.path),
-                    OrNull(entry.rule.key()),
-                    entry.rule.list as u32
-                ),
-            );
-        }
+        record(
+            In::Own,
+            format_args!(
+                "op=remove_rule dir={} key={} list={} res=1",
+                Untrusted(&tree.path),
+                OrNull(entry.rule.key()),
+                entry.rule.list as u32
+            ),
+        );
         remove(entry);
         any = true;
     }
@@ -160,15 +186,19 @@ fn fell(dir: FileId) {
     }
 }
 
-/// Names have changed.
+/// Names have changed. May sleep.
 pub fn changed(change: &Change<'_>) {
     match change {
-        Change::Made(dir, name, file) => follow(id(dir), name, Some(id(file))),
-        Change::Gone(dir, name) => follow(id(dir), name, None),
-        Change::Moved(dir) => forget(id(dir)),
+        Change::Name(dir, name) => follow(dir, name),
+        Change::Moved(dir) => forget(In::Call, |own| own == id(dir)),
         Change::Removed(dir) => {
-            forget(id(dir));
-            fell(id(dir));
+            forget(In::Call, |own| own == id(dir));
+            fell(|own| own == id(dir));
+        }
+        Change::Unmounted(sb) => {
+            let dev = sb.dev.raw();
+            forget(In::Own, |own| own.dev == dev);
+            fell(|own| own.dev == dev);
         }
     }
 }

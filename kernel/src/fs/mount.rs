@@ -241,6 +241,7 @@ impl Mount {
         }
         inotify::all_unmounted(sb);
         if !sb.persistent {
+            inotify::ended(sb);
             let mut top = self.root.clone();
             while let Some(p) = top.parent() {
                 top = p;

@@ -103,7 +103,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<S
             perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
             dir.dentry.inode.ops.make_in(name)?;
             let child = dir.dentry.make_up(name)?;
-            inotify::created(&dir.dentry.inode, &child);
+            inotify::created(&dir.dentry, &child);
             return Ok(child);
         }
         return Err(dir.dentry.inode.sb.ops.no_entries(new.kind));
@@ -119,7 +119,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<S
         return Err(Errno::EPERM);
     }
     let child = insert_new(&dir.dentry, name, new_inode(dir, creds, new)?)?;
-    inotify::created(&dir.dentry.inode, &child);
+    inotify::created(&dir.dentry, &child);
     Ok(child)
 }
 
@@ -163,7 +163,7 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
     inode.touch_changed();
     dir.dentry.inode.touch_modified();
     inotify::attrib(inode);
-    inotify::created(&dir.dentry.inode, &child);
+    inotify::created(&dir.dentry, &child);
     Ok(())
 }
 
@@ -191,7 +191,7 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
             return Err(Errno::EPERM);
         }
         dir.dentry.inode.ops.remove_in(name)?;
-        inotify::removed(&dir.dentry.inode, &child);
+        inotify::removed(&dir.dentry, &child);
         return Ok(true);
     }
     {
@@ -211,7 +211,7 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     }
     child.inode.touch_changed();
     dir.dentry.inode.touch_modified();
-    inotify::removed(&dir.dentry.inode, &child);
+    inotify::removed(&dir.dentry, &child);
     Ok(true)
 }
 
@@ -368,7 +368,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
         }
         None => perm::path_permission(new.dir, WRITE | EXEC, creds).inspect_err(|_| {
             refused();
-            audit::not_made(&to_dir.inode, new.name, b"");
+            audit::not_made(&to_dir.inode, new.name);
         })?,
     }
     if source_is_dir && !Shared::ptr_eq(from_dir, to_dir) {
@@ -448,16 +448,10 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     from_dir.inode.touch_modified();
     to_dir.inode.touch_modified();
-    inotify::moved(
-        &from_dir.inode,
-        old.name,
-        &to_dir.inode,
-        new.name,
-        &source,
-        target.as_ref().filter(|_| !exchange),
-    );
-    if exchange && let Some(t) = &target {
-        inotify::moved(&to_dir.inode, new.name, &from_dir.inode, old.name, t, None);
+    let (from, to) = ((from_dir, old.name), (to_dir, new.name));
+    match &target {
+        Some(t) if exchange => inotify::exchanged(from, to, &source, t),
+        over => inotify::moved(from, to, &source, over.as_ref()),
     }
     Ok(true)
 }

@@ -91,7 +91,10 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
         }
         let name = text.get(range);
         match w.child(name) {
-            Ok(_) if flags & abi::O_EXCL != 0 => return Err(Errno::EEXIST),
+            Ok(child) if flags & abi::O_EXCL != 0 => {
+                audit::found(&child);
+                return Err(Errno::EEXIST);
+            }
             Ok(child) => {
                 let dir = (w.cur.dentry.inode.mode(), w.cur.dentry.inode.uid());
                 let target = w.enter_last(child, flags & abi::O_NOFOLLOW == 0)?;

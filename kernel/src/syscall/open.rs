@@ -91,13 +91,13 @@ fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
         return Err(Errno::E2BIG);
     }
     let [flags, mode, resolve] = UserPtr::<[u64; 3]>::new(how).read()?;
-    if audit::wants_details() {
-        audit::details::special(Special::OpenAt2([flags, mode, resolve]));
-    }
     for i in 24..size {
         if UserPtr::<u8>::new(how + i).read()? != 0 {
             return Err(Errno::E2BIG);
         }
+    }
+    if audit::wants_details() {
+        audit::details::special(Special::OpenAt2([flags, mode, resolve]));
     }
     let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
     let has_mode = flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0;

@@ -73,8 +73,11 @@ fn may_send(mine: &Creds, theirs: &Creds) -> bool {
 }
 
 /// Whether the running thread may signal the process with the id `pid` (`kill` with signal 0). `None`: there
-/// is none, or its leader has ended.
+/// is none, or its leader has ended, or audit is to be told, which may sleep.
 pub fn may_signal_leader(pid: i32) -> Option<Result<(), Errno>> {
+    if super::audit::wants_details() {
+        return None;
+    }
     pid::with_task(pid, |task, glance| {
         let theirs = task.creds_shown().look(glance)?;
         (task.tgid() == pid).then(|| may_signal(&task.process, theirs, None))

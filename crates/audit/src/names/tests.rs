@@ -96,6 +96,37 @@ fn a_file_is_renamed_over_another() {
 }
 
 #[test]
+fn two_names_are_exchanged() {
+    let mut names = Names::new();
+    for path in [b"d/q", b"d/p"] {
+        names.pass(path).unwrap();
+    }
+    for path in [b"d/p", b"d/q"] {
+        names.begin(path).unwrap();
+        names.found(file(1), true).unwrap();
+    }
+    for (name, ino, kind) in [
+        (b"p", 10, Kind::Delete),
+        (b"q", 11, Kind::Delete),
+        (b"q", 10, Kind::Create),
+        (b"p", 11, Kind::Create),
+    ] {
+        names.child(file(1), name, Some(file(ino)), kind).unwrap();
+    }
+    assert_eq!(
+        told(&names),
+        [
+            (Told::Text(b"d/"), Kind::Parent, 1),
+            (Told::Text(b"d/"), Kind::Parent, 1),
+            (Told::Text(b"d/p"), Kind::Delete, 10),
+            (Told::Text(b"d/q"), Kind::Delete, 11),
+            (Told::Text(b"d/q"), Kind::Create, 10),
+            (Told::Text(b"d/p"), Kind::Create, 11),
+        ]
+    );
+}
+
+#[test]
 fn an_opened_file_that_was_to_be_made() {
     let mut names = Names::new();
     names.begin(b"/a").unwrap();
@@ -113,15 +144,16 @@ fn an_opened_file_that_was_to_be_made() {
 #[test]
 fn a_link_is_made() {
     let mut names = Names::new();
+    names.pass(b"l").unwrap();
+    names.pass(b"target").unwrap();
     names.begin(b"l").unwrap();
     names.found(file(1), true).unwrap();
-    names.begin_with(b"target").unwrap();
     names.child(file(1), b"l", Some(file(4)), Kind::Create).unwrap();
     assert_eq!(
         told(&names),
         [
-            (Told::Text(b"target"), Kind::Unknown, 0),
             (Told::Here, Kind::Parent, 1),
+            (Told::Text(b"target"), Kind::Unknown, 0),
             (Told::Text(b"l"), Kind::Create, 4)
         ]
     );
@@ -167,7 +199,7 @@ proptest! {
             match step % 6 {
                 0 => names.begin(text).unwrap(),
                 1 => names.found(file(ino % 4), *flag).unwrap(),
-                2 => names.begin_with(text).unwrap(),
+                2 => names.pass(text).unwrap(),
                 3 => names.used(file(ino % 4)).unwrap(),
                 _ => {
                     let kind = if *flag { Kind::Create } else { Kind::Delete };

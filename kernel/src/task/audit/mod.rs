@@ -164,7 +164,7 @@ impl Audit {
                 kept.push(Context::new(call));
             }
         }
-        *self.context.lock() = kept;
+        self.give_back(kept);
         self.in_call.store(true, SeqCst);
         Ok(())
     }
@@ -176,7 +176,8 @@ impl Audit {
     }
     /// The opposite.
     pub fn give_back(&self, kept: Vec<Context>) {
-        *self.context.lock() = kept;
+        let former = core::mem::replace(&mut *self.context.lock(), kept);
+        drop(former);
     }
     /// Uses what is noted of the call that the thread, which is running, makes. `None`: it makes none whose
     /// begin was seen. May sleep.
@@ -376,7 +377,7 @@ pub fn note_aims(on: bool) {
 
 /// The running thread wants to send a signal to a process, which may be refused.
 #[inline(always)]
-pub(super) fn aims(at: &Process) {
+pub fn aims(at: &Process) {
     if wants_details() && AIMS.load(Relaxed) {
         details::target_process(at);
     }

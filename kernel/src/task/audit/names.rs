@@ -7,6 +7,7 @@ use super::Context;
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
+use crate::fs::superblock::SuperBlock;
 use crate::fs::xattr;
 use crate::mm::reserve::{handling, room};
 use crate::rcu::{Shared, Shown, glance};
@@ -37,19 +38,20 @@ pub fn want(wanted: Option<Arc<Wanted>>) {
 
 /// What happens to names that rules may watch.
 pub enum Change<'a> {
-    /// A name now stands for this file.
-    Made(&'a Inode, &'a [u8], &'a Inode),
-    /// A name is gone.
-    Gone(&'a Inode, &'a [u8]),
+    /// A name in a directory has come or has gone. Of two changes of one name the later may be told first.
+    Name(&'a Shared<Dentry>, &'a [u8]),
     /// A directory has been removed.
     Removed(&'a Inode),
     /// A directory has another name.
     Moved(&'a Inode),
+    /// A file system is not mounted any more, and ends.
+    Unmounted(&'a SuperBlock),
 }
 
 static CHANGED: Once<fn(&Change<'_>)> = Once::new();
 
-/// From now on `changed` hears of names. It may sleep, and looks nothing up. At boot.
+/// From now on `changed` hears of names. It may sleep, and looks up only single names in
+/// directories. At boot.
 pub fn when_names_change(changed: fn(&Change<'_>)) {
     let _ = CHANGED.set(changed);
 }
@@ -200,10 +202,12 @@ pub fn opened(dentry: &Shared<Dentry>) {
     }
 }
 
-/// A link with this target is made.
+/// A program has passed a text, which is noted before what is looked up first.
 #[cold]
-fn links_to(target: &[u8]) {
-    note(|names| names.begin_with(target));
+pub fn passed(text: &[u8]) {
+    if is_noted() && !text.is_empty() {
+        note(|names| names.pass(text));
+    }
 }
 
 fn child(dir: &Inode, name: &[u8], file: Option<&Inode>, kind: Kind) {
@@ -219,13 +223,10 @@ fn child(dir: &Inode, name: &[u8], file: Option<&Inode>, kind: Kind) {
     }
 }
 
-/// `name` was to be made in a directory, which was refused. `target`: of a symbolic link.
+/// `name` was to be made in a directory, which was refused.
 #[cold]
-pub fn not_made(dir: &Inode, name: &[u8], target: &[u8]) {
+pub fn not_made(dir: &Inode, name: &[u8]) {
     if is_noted() {
-        if !target.is_empty() {
-            links_to(target);
-        }
         child(dir, name, None, Kind::Create);
     }
 }
@@ -240,47 +241,67 @@ pub fn not_removed(dir: &Inode, name: &[u8], file: &Inode) {
 
 /// `name` has been made.
 #[cold]
-pub fn made(dir: &Inode, name: &[u8], file: &Shared<Inode>) {
+pub fn made(dir: &Shared<Dentry>, name: &[u8], file: &Inode) {
     if is_noted() {
-        if file.kind == FileType::Symlink
-            && file.nlink() == 1
-            && let Ok(target) = file.ops.readlink(file)
-        {
-            links_to(&target);
-        }
-        child(dir, name, Some(file), Kind::Create);
+        child(&dir.inode, name, Some(file), Kind::Create);
     }
-    changed(&Change::Made(dir, name, file));
+    changed(&Change::Name(dir, name));
 }
 
 /// `name` has been removed.
 #[cold]
-pub fn removed(dir: &Inode, name: &[u8], file: &Inode) {
+pub fn removed(dir: &Shared<Dentry>, name: &[u8], file: &Inode) {
     if is_noted() {
-        child(dir, name, Some(file), Kind::Delete);
+        child(&dir.inode, name, Some(file), Kind::Delete);
     }
-    changed(&Change::Gone(dir, name));
+    changed(&Change::Name(dir, name));
     if file.kind == FileType::Directory {
         changed(&Change::Removed(file));
     }
 }
 
+/// A name of a directory.
+type Place<'a> = (&'a Shared<Dentry>, &'a [u8]);
+
 /// A file has been moved, perhaps over another one.
 #[cold]
-pub fn moved(from: (&Inode, &[u8]), to: (&Inode, &[u8]), file: &Inode, over: Option<&Inode>) {
+pub fn moved(from: Place<'_>, to: Place<'_>, file: &Inode, over: Option<&Inode>) {
     if is_noted() {
-        child(from.0, from.1, Some(file), Kind::Delete);
+        child(&from.0.inode, from.1, Some(file), Kind::Delete);
         if let Some(over) = over {
-            child(to.0, to.1, Some(over), Kind::Delete);
+            child(&to.0.inode, to.1, Some(over), Kind::Delete);
         }
-        child(to.0, to.1, Some(file), Kind::Create);
+        child(&to.0.inode, to.1, Some(file), Kind::Create);
     }
-    changed(&Change::Gone(from.0, from.1));
-    changed(&Change::Made(to.0, to.1, file));
+    changed(&Change::Name(from.0, from.1));
+    changed(&Change::Name(to.0, to.1));
     if file.kind == FileType::Directory {
         changed(&Change::Moved(file));
     }
     if let Some(over) = over.filter(|over| over.kind == FileType::Directory) {
         changed(&Change::Removed(over));
     }
+}
+
+/// Two files have exchanged their names: the first had the name `from`.
+#[cold]
+pub fn exchanged(from: Place<'_>, to: Place<'_>, files: [&Inode; 2]) {
+    let [first, second] = files;
+    if is_noted() {
+        child(&from.0.inode, from.1, Some(first), Kind::Delete);
+        child(&to.0.inode, to.1, Some(second), Kind::Delete);
+        child(&to.0.inode, to.1, Some(first), Kind::Create);
+        child(&from.0.inode, from.1, Some(second), Kind::Create);
+    }
+    changed(&Change::Name(from.0, from.1));
+    changed(&Change::Name(to.0, to.1));
+    for file in files.iter().filter(|file| file.kind == FileType::Directory) {
+        changed(&Change::Moved(file));
+    }
+}
+
+/// A file system is not mounted any more, and ends.
+#[cold]
+pub fn unmounted(sb: &SuperBlock) {
+    changed(&Change::Unmounted(sb));
 }
