@@ -2,7 +2,7 @@
 //! whatever file has the name is watched. With the directory the rule goes.
 
 use super::record::{self, Session, kind};
-use super::rules::{self, Entry};
+use super::rules::{self, Entry, Set};
 use super::settings;
 use crate::fs::dentry::Dentry;
 use crate::fs::lookup::{AT_FDCWD, with_parent};
@@ -11,6 +11,7 @@ use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
 use crate::task::audit::names::{Change, id};
 use crate::task::current;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use limen_audit::names::{FileId, is_named};
@@ -146,12 +147,24 @@ fn forget(how: In, is: impl Fn(FileId) -> bool) {
                 entry.rule.list as u32
             ),
         );
+        if matches!(how, In::Own) {
+            still_meant(&set);
+        }
         remove(entry);
         any = true;
     }
     if any {
         settings::apply();
     }
+}
+
+/// The running thread's call is judged by these rules, though some of them go while it is made.
+fn still_meant(set: &Arc<Set>) {
+    current().audit.with(|context| {
+        if context.rules.is_none() {
+            context.rules = Some(set.clone());
+        }
+    });
 }
 
 /// Removes a rule whose file or directory is gone.
@@ -178,6 +191,7 @@ fn fell(is: impl Fn(FileId) -> bool) {
                 entry.rule.list as u32
             ),
         );
+        still_meant(&set);
         remove(entry);
         any = true;
     }

@@ -96,7 +96,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     drop(still);
     inode.touch_changed();
     inode.ops.changed(inode);
-    inotify::rights_changed(&path.dentry);
+    inotify::attrib_at(&path.dentry);
     Ok(())
 }
 
@@ -135,7 +135,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     drop(still);
     inode.touch_changed();
     inode.ops.changed(inode);
-    inotify::rights_changed(&path.dentry);
+    inotify::attrib_at(&path.dentry);
     Ok(())
 }
 

@@ -28,7 +28,7 @@ mod told;
 pub use told::{
     accessed, all_unmounted, attrib, attrib_at, audit_hears, created, ended, exchanged, file_closed,
     inode_gone, modified, modified_inode, moved, name_gone, name_made, opened, opened_inode, removed,
-    rights_changed, unmounted, was_read, was_written,
+    unmounted, was_read, was_written,
 };
 
 const ACCESS: u32 = 1;

@@ -176,33 +176,52 @@ pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
 /// [`remove`]. `false`: the name meanwhile stands for another file.
 fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bool) -> Result<bool, Errno> {
     let child = dir.dentry.lookup(name)?;
-    let is_dir = child.inode.kind == FileType::Directory;
-    let wrong_kind = Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
     if slash && !directory {
-        return wrong_kind;
+        return wrong_kind(&child);
     }
-    perm::may_delete(dir, &child.inode, creds)
-        .inspect_err(|_| audit::not_removed(&dir.dentry.inode, name, &child.inode))?;
+    remove_child(dir, name, &child, creds, directory)
+        .inspect_err(|_| audit::not_removed(&dir.dentry.inode, name, &child.inode))
+}
+
+/// A directory for `unlink`, or another file for `rmdir`.
+fn wrong_kind(child: &Dentry) -> Result<bool, Errno> {
+    Err(match child.inode.kind {
+        FileType::Directory => Errno::EISDIR,
+        _ => Errno::ENOTDIR,
+    })
+}
+
+/// [`try_remove`] of what has the name.
+#[inline(always)]
+fn remove_child(
+    dir: &Path,
+    name: &[u8],
+    child: &Shared<Dentry>,
+    creds: &Creds,
+    directory: bool,
+) -> Result<bool, Errno> {
+    let is_dir = child.inode.kind == FileType::Directory;
+    perm::may_delete(dir, &child.inode, creds)?;
     if directory != is_dir {
-        return wrong_kind;
+        return wrong_kind(child);
     }
     if !dir.dentry.inode.ops.writable_directory() {
         if !directory {
             return Err(Errno::EPERM);
         }
         dir.dentry.inode.ops.remove_in(name)?;
-        inotify::removed(&dir.dentry, &child);
+        inotify::removed(&dir.dentry, child);
         return Ok(true);
     }
     {
         let mut entries = dir.dentry.lock_dir()?;
-        if !entries.is(name, &child) {
+        if !entries.is(name, child) {
             return Ok(false);
         }
         if child.mounted.is_used() {
             return Err(Errno::EBUSY);
         }
-        bury(&child)?;
+        bury(child)?;
         if is_dir {
             dir.dentry.inode.dec_nlink();
         }
@@ -211,7 +230,7 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     }
     child.inode.touch_changed();
     dir.dentry.inode.touch_modified();
-    inotify::removed(&dir.dentry, &child);
+    inotify::removed(&dir.dentry, child);
     Ok(true)
 }
 

@@ -190,16 +190,6 @@ pub fn attrib(inode: &Inode) {
 pub fn attrib_at(dentry: &Shared<Dentry>) {
     if_watched!(about(dentry, ATTRIB));
 }
-/// Its mode or its owner changed.
-pub fn rights_changed(dentry: &Shared<Dentry>) {
-    if_watched!(tell_rights(dentry));
-}
-#[cold]
-#[inline(never)]
-fn tell_rights(dentry: &Shared<Dentry>) {
-    audit::used(dentry);
-    about(dentry, ATTRIB);
-}
 /// A file was moved to another name or directory, perhaps replacing another file.
 pub fn moved(
     from: (&Shared<Dentry>, &[u8]),

@@ -14,6 +14,7 @@ use crate::signal::{SIGHUP, SIGTERM, SIGUSR1, SIGUSR2};
 use crate::sync::{Mutex, Once, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, fence};
 use details::Details;
@@ -59,6 +60,8 @@ pub struct Context {
     pub trees: Vec<FileId>,
     /// Rules that watched a file until the call removed its name, and that file.
     pub former: Vec<(u64, FileId)>,
+    /// The rules as they were before it made some go: it is still one that they mean.
+    pub rules: Option<Arc<dyn Any + Send + Sync>>,
     /// What else is told of it.
     pub details: Details,
     /// As whom it was begun.
@@ -75,6 +78,7 @@ impl Context {
             cwd: None,
             trees: Vec::new(),
             former: Vec::new(),
+            rules: None,
             details: Details::default(),
             creds: None,
             lost: false,
@@ -85,6 +89,7 @@ impl Context {
         self.cwd = None;
         self.trees.clear();
         self.former.clear();
+        self.rules = None;
         self.details.clear();
         self.creds = None;
         self.lost = false;
