@@ -2,7 +2,7 @@
 //! whatever file has the name is watched. With the directory the rule goes.
 
 use super::record::{self, Session, kind};
-use super::rules::{self, Entry, Set};
+use super::rules::{self, Entry};
 use super::settings;
 use crate::fs::dentry::Dentry;
 use crate::fs::lookup::{AT_FDCWD, with_parent};
@@ -11,7 +11,6 @@ use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
 use crate::task::audit::names::{Change, id};
 use crate::task::current;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use limen_audit::names::{FileId, is_named};
@@ -147,9 +146,6 @@ fn forget(how: In, is: impl Fn(FileId) -> bool) {
                 entry.rule.list as u32
             ),
         );
-        if matches!(how, In::Own) {
-            still_meant(&set);
-        }
         remove(entry);
         any = true;
     }
@@ -158,12 +154,11 @@ fn forget(how: In, is: impl Fn(FileId) -> bool) {
     }
 }
 
-/// The running thread's call is judged by these rules, though some of them go while it is made.
-fn still_meant(set: &Arc<Set>) {
+/// The running thread's call is judged by the present rules, though some of them go while it is made.
+fn still_meant() {
+    let Some(set) = rules::all() else { return };
     current().audit.with(|context| {
-        if context.rules.is_none() {
-            context.rules = Some(set.clone());
-        }
+        context.rules.get_or_insert(set);
     });
 }
 
@@ -191,7 +186,6 @@ fn fell(is: impl Fn(FileId) -> bool) {
                 entry.rule.list as u32
             ),
         );
-        still_meant(&set);
         remove(entry);
         any = true;
     }
@@ -210,6 +204,7 @@ pub fn changed(change: &Change<'_>) {
             fell(|own| own == id(dir));
         }
         Change::Unmounted(sb) => {
+            still_meant();
             let dev = sb.dev.raw();
             forget(In::Own, |own| own.dev == dev);
             fell(|own| own.dev == dev);
