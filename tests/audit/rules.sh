@@ -14,11 +14,11 @@ cat /tmp/w/none 2> none; /bin/true 'an argument' last; rm -r /tmp/w/d
 auditctl -D
 auditctl -m 'that is all'
 until grep -q 'that is all' $log; do sleep 0.05; done
+what='^type=[A-Z_]*\| item=[0-9]* name=[^ ]*\| nametype=[A-Z]*\| mode=[^ ]*\| cwd=.*\| argc=.*'
+what+='\| a2=[A-Z_|]*\| syscall=[a-z0-9_]* success=[a-z]* exit=[^ ]*\| key=[a-z]*\|<no matches>'
 said() {
   echo "== $*"
-  ausearch -if $log -i "$@" 2>&1 | grep -o '^type=[A-Z_]*\| item=[0-9]* name=[^ ]*\| nametype=[A-Z]*\| mode=[^ ]*
- cwd=.*\| argc=.*\| a2=[A-Z_|]*\| syscall=[a-z0-9_]* success=[a-z]* exit=[^ ]*\| key=[a-z]*\| op=[a-z]*
-<no matches>'
+  ausearch -if $log -i "$@" 2>&1 | grep -o "$what"
 }
 for command in touch chmod mv rm; do said -k key -c $command; done
 for command in touch ln mkdir rm; do said -k tree -c $command; done
