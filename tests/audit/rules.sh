@@ -22,7 +22,7 @@ said() {
 }
 for command in touch chmod mv rm; do said -k key -c $command; done
 for command in touch ln mkdir rm; do said -k tree -c $command; done
-said -k read -c cat; said -k refused -c cat; said -k program -c true | grep 'argc\|syscall\|key'; said -k key -c cat
-said -f /tmp/w/y -c mv; said -m USER
+said -k read -c cat; said -k refused -c cat; said -k program -c true | grep 'argc\|syscall\|key'
+said -k key -c cat; said -f /tmp/w/y -c mv; said -m USER
 aureport -if $log -f --summary -i | grep ' /tmp/w/[a-z]'
 kill $(pidof auditd)
