@@ -1,5 +1,5 @@
 ## case: watches
-export PATH=/usr/sbin:/usr/bin; log=/var/log/audit/audit.log
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin; log=/var/log/audit/audit.log
 auditd; until auditctl -s | grep -q '^enabled 1'; do sleep 0.05; done
 mkdir /tmp/w
 auditctl -w /tmp/w/x -p wa -k key

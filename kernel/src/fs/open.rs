@@ -57,11 +57,14 @@ fn common(pick: impl FnOnce(&Common) -> &Arc<dyn FileOps>) -> Arc<dyn FileOps> {
 /// Opens by path for the running task.
 pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
     count::may_open()?;
-    let mut flags = how.flags;
+    let (mut flags, mut walk) = (how.flags, how.resolve);
     if flags & abi::O_PATH != 0 {
         flags &= abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
+        if flags & abi::O_DIRECTORY != 0 {
+            // Nothing is found if it is none.
+            walk |= Walk::DIRECTORY;
+        }
     }
-    let mut walk = how.resolve;
     if flags & abi::O_NOFOLLOW == 0 {
         walk |= Walk::FOLLOW;
     }
