@@ -224,6 +224,7 @@ pub fn check(list: List, field: u32, op: Op, number: u32) -> Result<(), Error> {
         FSTYPE => list == List::FileSystem,
         FILTERKEY => true,
         WATCH | DIR => list == List::Exit && op == Op::Equal,
+        INODE => list == List::Exit && matches!(op, Op::Equal | Op::NotEqual),
         _ => list != List::FileSystem,
     };
     let number_fits = match field {

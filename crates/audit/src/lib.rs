@@ -1,17 +1,22 @@
 //! Audit (`linux/audit.h`): rules as `auditctl` hands them over, which calls of whom they mean, status and
-//! features, and how texts stand in records. The kernel knows threads; all decisions about rules are here.
+//! features, what records tell of files and arguments, and how texts stand in them. The kernel knows threads
+//! and files; all decisions about rules are here.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod arguments;
+mod class;
 pub mod field;
 mod matching;
+pub mod names;
 mod rule;
 mod status;
 pub mod text;
 
+pub use class::Classes;
 pub use matching::{Facts, Ids, succeeded};
 pub use rule::{Action, List, Rule};
 pub use status::{Features, Rate, STATUS_SIZE, Status, TtyStatus, feature, set};

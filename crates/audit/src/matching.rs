@@ -1,6 +1,7 @@
 //! Which calls a rule means.
 
 use crate::field::{Field, Op, Value, what};
+use crate::names::{FileFacts, Name, halves};
 
 /// The ids of a thread's user and group: real, effective, saved, and for files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +21,21 @@ pub trait Facts {
     fn number(&self, field: u32) -> Option<u32>;
     /// The call's result. `None`: there is no call, or it has none.
     fn exit(&self) -> Option<isize>;
-    /// Whether its program is the file with this path.
+    /// Whether its program is the file that had this path when the rule was added.
     fn is_exe(&self, path: &[u8]) -> bool;
+    /// The files that the call has looked up.
+    fn names(&self) -> &[Name] {
+        &[]
+    }
+    /// Whether one of them is in the directory that the rule watches.
+    fn is_in_tree(&self) -> bool {
+        false
+    }
+    /// Whether the call wants one of these rights (`AUDIT_PERM_*`).
+    fn wants(&self, rights: u32) -> bool {
+        let _ = rights;
+        false
+    }
 }
 
 const UNSET: u32 = u32::MAX;
@@ -33,8 +47,20 @@ pub fn succeeded(result: isize) -> bool {
     !(LEAST_ERROR..0).contains(&result)
 }
 
-/// Whether what a field says is true.
-pub(crate) fn holds(field: &Field, facts: &impl Facts) -> bool {
+/// The bits of `st_mode` for the type.
+const TYPE: u32 = 0o170_000;
+
+/// Whether something is true of the file that is asked about, or of any if none is.
+fn of_files(facts: &impl Facts, about: Option<&Name>, is: impl Fn(&FileFacts) -> bool) -> bool {
+    let holds = |name: &Name| name.file.as_ref().is_some_and(&is);
+    match about {
+        Some(name) => holds(name),
+        None => facts.names().iter().any(holds),
+    }
+}
+
+/// Whether what a field says is true. `about`: the only name that it is asked of.
+pub(crate) fn holds(field: &Field, facts: &impl Facts, about: Option<&Name>) -> bool {
     let op = field.op;
     let number = field.number();
     let ids = facts.ids();
@@ -66,11 +92,57 @@ pub(crate) fn holds(field: &Field, facts: &impl Facts) -> bool {
             Value::Text(path) => op.holds_if(facts.is_exe(path)),
             Value::Number(_) => false,
         },
+        what::DEVMAJOR => of_files(facts, about, |file| {
+            [file.id.dev, file.rdev]
+                .iter()
+                .any(|dev| op.holds(halves(*dev).0, number))
+        }),
+        what::DEVMINOR => of_files(facts, about, |file| {
+            [file.id.dev, file.rdev]
+                .iter()
+                .any(|dev| op.holds(halves(*dev).1, number))
+        }),
+        what::INODE => of_files(facts, about, |file| op.holds_if(file.id.ino == u64::from(number))),
+        what::OBJ_UID => of_files(facts, about, |file| op.holds(file.uid, number)),
+        what::OBJ_GID => of_files(facts, about, |file| op.holds(file.gid, number)),
+        // Rules with a watch are asked only about the file that is watched.
+        what::WATCH => op.holds_if(about.is_some()),
+        what::DIR => op.holds_if(facts.is_in_tree()),
+        what::FILETYPE => op.holds_if(of_files(facts, None, |file| file.mode & TYPE == number)),
+        what::PERM => op.holds_if(facts.wants(number)),
+        what::FIELD_COMPARE if number <= LAST_OF_OBJECTS => {
+            let own = owner_compared(number, &ids, facts);
+            let is = |file: &FileFacts| {
+                own.is_some_and(|(id, is_group)| op.holds(id, if is_group { file.gid } else { file.uid }))
+            };
+            about.is_some() && of_files(facts, about, is) || of_files(facts, None, is)
+        }
         what::FIELD_COMPARE => compared(number, &ids, facts).is_some_and(|(a, b)| op.holds(a, b)),
         // There is no security module whose labels these could be.
         what::SUBJ_USER..=what::SUBJ_CLR | what::OBJ_USER..=what::OBJ_LEV_HIGH => false,
         other => facts.number(other).is_some_and(|is| op.holds(is, number)),
     }
+}
+
+/// The last comparison with an object's owner.
+const LAST_OF_OBJECTS: u32 = 9;
+
+/// The thread's id in a comparison with an object's owner, and whether that is its group.
+fn owner_compared(which: u32, ids: &Ids, facts: &impl Facts) -> Option<(u32, bool)> {
+    let [uid, euid, suid, fsuid] = ids.uid;
+    let [gid, egid, sgid, fsgid] = ids.gid;
+    Some(match which {
+        1 => (uid, false),
+        2 => (gid, true),
+        3 => (euid, false),
+        4 => (egid, true),
+        5 => (facts.number(what::LOGINUID)?, false),
+        6 => (suid, false),
+        7 => (sgid, true),
+        8 => (fsuid, false),
+        9 => (fsgid, true),
+        _ => return None,
+    })
 }
 
 /// The two ids that a comparison of fields means. `None`: one of them is an object's.

@@ -22,6 +22,7 @@ pub mod feature {
     pub const EXCLUDE_EXTEND: u32 = 8;
     pub const SESSIONID_FILTER: u32 = 0x10;
     pub const LOST_RESET: u32 = 0x20;
+    pub const FILTER_FS: u32 = 0x40;
 }
 
 /// The size of `struct audit_status` in bytes.

@@ -5,11 +5,17 @@ use core::fmt;
 /// A text that a program chose: quoted, or in hexadecimal if it has a byte that would not be read back.
 pub struct Untrusted<'a>(pub &'a [u8]);
 
+impl Untrusted<'_> {
+    /// Whether it stands there as it is.
+    pub fn is_plain(&self) -> bool {
+        self.0.iter().all(|b| (0x21..=0x7e).contains(b) && *b != b'"')
+    }
+}
+
 impl fmt::Display for Untrusted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = self.0.iter().all(|b| (0x21..=0x7e).contains(b) && *b != b'"');
         match core::str::from_utf8(self.0) {
-            Ok(text) if plain => write!(f, "\"{text}\""),
+            Ok(text) if self.is_plain() => write!(f, "\"{text}\""),
             _ => write!(f, "{}", Hex(self.0)),
         }
     }

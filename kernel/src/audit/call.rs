@@ -2,9 +2,14 @@
 
 use super::record::{self, Program, Stamp, kind};
 use super::rules::{self, Subject};
-use super::settings;
+use super::{parts, queue, settings};
+use crate::arch::NATIVE_ABI;
 use crate::arch::frame::Frame;
+use crate::mm::{MapFlags, PAGE_SIZE};
 use crate::signal::SIGQUIT;
+use crate::sync::Once;
+use crate::task::audit::Context;
+use crate::task::audit::details::{self, Special};
 use crate::task::{CurrentTask, Task, audit, calls, current};
 use crate::time::realtime_ns;
 use alloc::string::String;
@@ -19,6 +24,33 @@ use limen_linux_abi::Errno;
 /// How much of a program's arguments is recorded (`MAX_PROCTITLE_AUDIT_LEN`).
 const MAX_TITLE: usize = 128;
 
+/// Calls that are not like others here, by number.
+struct Numbers {
+    /// Those that end the thread.
+    exit: [Option<usize>; 2],
+    /// Those that map files.
+    mmap: [Option<usize>; 2],
+    /// Those that execute a program.
+    execute: [Option<usize>; 2],
+    capset: Option<usize>,
+}
+
+static NUMBERS: Once<Numbers> = Once::new();
+
+/// Finds the calls' numbers. Boot.
+pub fn init() {
+    let number = |name| (0..LEN).find(|n| (NATIVE_ABI.name_of)(*n) == Some(name));
+    let _ = NUMBERS.set(Numbers {
+        exit: ["exit", "exit_group"].map(number),
+        mmap: ["mmap", "mmap2"].map(number),
+        execute: ["execve", "execveat"].map(number),
+        capset: number("capset"),
+    });
+}
+
+/// The numbers below which all calls are that an ABI has.
+const LEN: usize = 512;
+
 /// The running thread begins a call.
 pub fn enter(frame: &Frame) {
     let task = current();
@@ -28,7 +60,25 @@ pub fn enter(frame: &Frame) {
     let arguments = core::array::from_fn(|n| frame.arg(n));
     let number = frame.syscall_number() as usize;
     let arch = calls::audit_arch(&task, frame);
-    audit::begin_call(&task, (arch, number), arguments, realtime_ns() / 1_000_000);
+    if audit::begin_call(&task, (arch, number), arguments, realtime_ns() / 1_000_000).is_err() {
+        return queue::lost("out of memory in audit_syscall_entry");
+    }
+    let Some(numbers) = NUMBERS.get() else { return };
+    let number = calls::number_in(arch, number);
+    if numbers.exit.contains(&Some(number)) {
+        // Nothing that could be seen comes after it.
+        return finish(&task, None);
+    }
+    if numbers.mmap.contains(&Some(number)) {
+        let anonymous = MapFlags::ANONYMOUS.bits() as usize;
+        let in_pages = numbers.mmap[0] != Some(number) || frame.arg(5) & (PAGE_SIZE - 1) == 0;
+        if in_pages && frame.arg(3) & anonymous == 0 {
+            details::special(Special::Mmap(frame.arg(4) as i32, frame.arg(3)));
+        }
+    }
+    if numbers.execute.contains(&Some(number)) {
+        task.audit.with(|context| context.creds = Some(task.creds()));
+    }
 }
 
 /// The running thread has a record to make in a call. If the call's begin was not seen, because no rule is
@@ -40,37 +90,55 @@ pub fn notice() {
         return;
     }
     let (call, arguments) = task.present_call();
-    audit::begin_call(&task, call, arguments, realtime_ns() / 1_000_000);
+    if audit::begin_call(&task, call, arguments, realtime_ns() / 1_000_000).is_err() {
+        queue::lost("out of memory in audit_syscall_entry");
+    }
 }
 
 /// It ends the call. One whose begin was seen is recorded even if audit was turned off since: else nobody
 /// would know who did that. May sleep.
 pub fn exit(frame: &Frame) {
-    let task = current();
-    let Some(call) = task.audit.call() else { return };
-    let result = told(frame.result());
-    let mut subject = Subject::new(&task);
-    subject.call = Some((call.arguments, Some(result)));
-    subject.arch = call.arch;
+    finish(&current(), Some(told(frame.result())));
+}
+
+/// The call of `task`, which is running, ends, with this result if it has one.
+fn finish(task: &CurrentTask, result: Option<isize>) {
+    let Some(kept) = task.audit.take() else { return };
+    if let Some(context) = kept.first() {
+        record_call(task, context, result);
+    }
+    task.audit.give_back(kept);
+    audit::end_call(task);
+}
+
+/// Records the call if rules or its other records want that.
+fn record_call(task: &CurrentTask, context: &Context, result: Option<isize>) {
+    let call = &context.call;
+    let mut subject = Subject::new(task);
+    subject.call = Some((call.arguments, result));
+    subject.context = Some(context);
     // The daemon's own calls would have records without end.
     let own = settings::daemon().is_some_and(|daemon| daemon.pid == task.tgid());
     let rule = match own {
         true => None,
-        false => {
-            // A mask has a bit for each call of a table; the ABI's numbers begin elsewhere.
-            let number = calls::number_in(call.arch, call.number);
-            rules::first(List::Exit, Some(number as u32), &subject)
-        }
+        false => rules::first_for_call(&subject),
     };
     // A rule that says never says it of calls with other records, too.
     let wanted = match rule.as_ref() {
-        Some(rule) => rule.action == Action::Always,
+        Some(entry) => entry.rule.action == Action::Always,
         None => call.serial != 0,
     };
     if wanted {
-        write(&task, &call, result, rule.as_ref().and_then(|rule| rule.key()));
+        write(
+            task,
+            context,
+            result,
+            rule.as_ref().and_then(|entry| entry.rule.key()),
+        );
+        if context.lost {
+            queue::lost("out of memory in audit_syscall_exit");
+        }
     }
-    audit::end_call(&task);
 }
 
 /// The result that a program gets: a call that is to be restarted was interrupted.
@@ -96,10 +164,26 @@ pub fn terminal(task: &Task) -> Tty {
     Tty(terminal.map(|terminal| terminal.name().replace('/', "")))
 }
 
+/// ` success=... exit=...` of a call that has a result.
+struct Outcome(Option<isize>);
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(result) = self.0 else { return Ok(()) };
+        let success = if limen_audit::succeeded(result) {
+            "yes"
+        } else {
+            "no"
+        };
+        write!(f, " success={success} exit={result}")
+    }
+}
+
 #[cold]
 #[inline(never)]
-fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8]>) {
-    let stamp = Stamp::now();
+fn write(task: &CurrentTask, context: &Context, result: Option<isize>, key: Option<&[u8]>) {
+    let call = &context.call;
+    let stamp = Stamp::of(call);
     let write = |what: u16, args: fmt::Arguments<'_>| {
         if !rules::leave_out(List::Exclude, what) {
             record::write_in(stamp, what, args);
@@ -111,19 +195,31 @@ fn write(task: &CurrentTask, call: &audit::Call, result: isize, key: Option<&[u8
     write(
         kind::SYSCALL,
         format_args!(
-            "arch={arch:x} syscall={}{} success={} exit={result} a0={a0:x} a1={a1:x} a2={a2:x} \
-             a3={a3:x} items=0 {} key={}",
+            "arch={arch:x} syscall={}{}{} a0={a0:x} a1={a1:x} a2={a2:x} a3={a3:x} items={} {} key={}",
             call.number as i32,
             Personality(personality),
-            if limen_audit::succeeded(result) {
-                "yes"
-            } else {
-                "no"
-            },
+            Outcome(result),
+            context.names.all().len(),
             Thread(task),
             OrNull(key),
         ),
     );
+    let numbers = NUMBERS
+        .get()
+        .filter(|_| result.is_some_and(limen_audit::succeeded));
+    let number = calls::number_in(call.arch, call.number);
+    let is_one_of = |of: fn(&Numbers) -> &[Option<usize>]| {
+        numbers.is_some_and(|numbers| of(numbers).contains(&Some(number)))
+    };
+    if is_one_of(|numbers| &numbers.execute) {
+        parts::executed(task, context, &write);
+    } else if is_one_of(|numbers| core::slice::from_ref(&numbers.capset)) {
+        parts::capabilities(task, &write);
+    } else if let Some(special) = &context.details.special {
+        parts::special(special, &write);
+    }
+    parts::details(&context.details, &write);
+    parts::names(context, &write);
     let title = title(task);
     write(
         kind::PROCTITLE,

@@ -7,12 +7,15 @@
 pub mod call;
 mod changes;
 mod login;
+mod parts;
 mod queue;
 mod record;
 mod requests;
 mod rules;
 mod serving;
 mod settings;
+mod trees;
+mod watches;
 
 use crate::cmdline;
 
@@ -27,11 +30,14 @@ pub fn init() {
     let backlog = cmdline::value("audit_backlog_limit").and_then(|limit| limit.parse().ok());
     settings::init(wanted, backlog);
     queue::start(wanted);
+    call::init();
+    rules::init();
     login::init();
     requests::init();
     changes::init();
     crate::task::audit::when_programs_crash(call::crash);
     crate::task::audit::when_threads_begin(rules::never);
+    crate::task::audit::names::when_names_change(watches::changed);
     record::initialized(wanted);
     settings::apply();
 }

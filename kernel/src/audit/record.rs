@@ -1,7 +1,7 @@
 //! Making records.
 
 use super::{call, queue, rules, settings};
-use crate::task::audit::UNSET;
+use crate::task::audit::{Call, UNSET};
 use crate::task::{Task, current};
 use crate::time::realtime_ns;
 use alloc::vec::Vec;
@@ -14,16 +14,29 @@ use limen_audit::text::{OrNull, Untrusted};
 pub mod kind {
     pub const LOGIN: u16 = 1006;
     pub const SYSCALL: u16 = 1300;
+    pub const PATH: u16 = 1302;
+    pub const SOCKETCALL: u16 = 1304;
     pub const CONFIG_CHANGE: u16 = 1305;
+    pub const SOCKADDR: u16 = 1306;
+    pub const CWD: u16 = 1307;
+    pub const EXECVE: u16 = 1309;
+    pub const FD_PAIR: u16 = 1317;
+    pub const OBJ_PID: u16 = 1318;
     pub const EOE: u16 = 1320;
+    pub const BPRM_FCAPS: u16 = 1321;
+    pub const CAPSET: u16 = 1322;
+    pub const MMAP: u16 = 1323;
     pub const SECCOMP: u16 = 1326;
     pub const PROCTITLE: u16 = 1327;
     pub const FEATURE_CHANGE: u16 = 1328;
+    pub const KERN_MODULE: u16 = 1330;
     pub const EVENT_LISTENER: u16 = 1335;
+    pub const OPENAT2: u16 = 1337;
     pub const ANOM_ABEND: u16 = 1701;
     pub const KERNEL: u16 = 2000;
 }
 
+/// The numbers of events.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 /// The number of an event. Not 0.
@@ -77,6 +90,20 @@ impl Stamp {
                 }
             }
             None => Self::alone(),
+        }
+    }
+
+    /// The event of a call that ends.
+    pub fn of(call: &Call) -> Self {
+        match call.serial {
+            0 => Self {
+                ms: call.begun_ms,
+                serial: new_serial(),
+            },
+            serial => Self {
+                ms: call.begun_ms,
+                serial,
+            },
         }
     }
 

@@ -6,6 +6,8 @@ use super::record::{self, Session};
 use super::rules;
 use super::serving;
 use super::settings::{self, Daemon, LOCKED, OFF};
+use super::trees;
+use crate::mm::copy::PATH_MAX;
 use crate::mm::reserve::handling;
 use crate::net::netlink::{self, Dump, Protocol, Request};
 use crate::task::creds::cap;
@@ -30,6 +32,7 @@ const ADD_RULE: u16 = 1011;
 const DEL_RULE: u16 = 1012;
 const LIST_RULES: u16 = 1013;
 const TRIM: u16 = 1014;
+const MAKE_EQUIV: u16 = 1015;
 const TTY_GET: u16 = 1016;
 const TTY_SET: u16 = 1017;
 const SET_FEATURE: u16 = 1018;
@@ -49,7 +52,8 @@ const ABLE: u32 = feature::BACKLOG_LIMIT
     | feature::EXECUTABLE_PATH
     | feature::EXCLUDE_EXTEND
     | feature::SESSIONID_FILTER
-    | feature::LOST_RESET;
+    | feature::LOST_RESET
+    | feature::FILTER_FS;
 
 struct Audit;
 
@@ -80,8 +84,8 @@ impl Dump for Rules {
     fn next(&mut self) -> Result<Option<Vec<u8>>, Errno> {
         let rule = self.rules.as_ref().and_then(|set| set.get(self.told));
         let bytes = match rule {
-            Some(rule) => {
-                let data = handling(|| rule.to_bytes()).map_err(|_| Errno::ENOMEM)?;
+            Some(entry) => {
+                let data = handling(|| entry.rule.to_bytes()).map_err(|_| Errno::ENOMEM)?;
                 let header = Header {
                     kind: LIST_RULES,
                     ..self.header
@@ -205,10 +209,21 @@ impl Protocol for Audit {
                 Ok(())
             }
             TRIM if settings::enabled() == LOCKED => Err(Errno::EPERM),
-            // There are no watched trees.
             TRIM => {
+                let result = trees::trim();
                 tampered(format_args!("op=trim res=1"));
-                Ok(())
+                result
+            }
+            MAKE_EQUIV => {
+                let (old, new) = two_texts(data)?;
+                let result = trees::make_equivalent(old, new);
+                tampered(format_args!(
+                    "op=make_equiv old={} new={} res={}",
+                    Untrusted(old),
+                    Untrusted(new),
+                    u32::from(result.is_ok())
+                ));
+                result
             }
             _ => Err(Errno::EINVAL),
         };
@@ -217,6 +232,24 @@ impl Protocol for Audit {
     fn received(&self) {
         queue::penalize();
     }
+}
+
+/// Two texts behind their lengths. `EINVAL`; `ENAMETOOLONG`.
+fn two_texts(data: &[u8]) -> Result<(&[u8], &[u8]), Errno> {
+    let (lens, mut rest) = data.split_at_checked(8).ok_or(Errno::EINVAL)?;
+    let mut take = |at: usize| {
+        let len = u32::from_ne_bytes([lens[at], lens[at + 1], lens[at + 2], lens[at + 3]]) as usize;
+        if len == 0 || len > rest.len() {
+            return Err(Errno::EINVAL);
+        }
+        if len > PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let (text, others) = rest.split_at(len);
+        rest = others;
+        Ok(text.split(|byte| *byte == 0).next().unwrap_or_default())
+    };
+    Ok((take(0)?, take(4)?))
 }
 
 /// A record that a program wants.

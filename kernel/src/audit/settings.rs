@@ -3,7 +3,8 @@
 use super::{queue, rules};
 use crate::net::netlink::Remembered;
 use crate::sync::SpinLock;
-use crate::task::audit::audit_calls;
+use crate::task::audit::{audit_calls, note_aims, turned_on};
+use crate::time::now_ns;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use limen_audit::{Features, TtyStatus};
 
@@ -66,6 +67,7 @@ pub fn init(on: bool, backlog: Option<u32>) {
         if on { "enabled" } else { "disabled" }
     );
     if on {
+        turned_on(0);
         ENABLED.store(ON, Relaxed);
     }
     if let Some(backlog) = backlog {
@@ -80,7 +82,14 @@ pub fn enabled() -> u32 {
 
 /// Threads audit their calls if audit is on and there are rules for that. After each change. May sleep.
 pub fn apply() {
-    audit_calls(enabled() != OFF && rules::any_for_calls());
+    if enabled() != OFF {
+        turned_on(now_ns());
+    }
+    let calls = enabled() != OFF && rules::any_for_calls();
+    note_aims(rules::any_for_signals());
+    if audit_calls(calls, rules::any_watches()).is_err() {
+        queue::lost("out of memory in audit");
+    }
 }
 
 pub fn daemon() -> Option<Daemon> {
@@ -91,6 +100,8 @@ pub fn daemon() -> Option<Daemon> {
 pub fn set_daemon(daemon: Option<Daemon>) {
     *DAEMON.lock() = daemon;
     crate::task::audit::set_daemon(daemon.map_or(0, |daemon| daemon.pid));
+    // Who sends it signals is to be noted.
+    apply();
     queue::daemon_changed();
 }
 

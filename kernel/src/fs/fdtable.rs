@@ -3,6 +3,7 @@
 
 use crate::fs::file::{File, FileMode};
 use crate::sync::loan::{Lender, LenderGuard, Place};
+use crate::task::audit;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr;
@@ -304,7 +305,12 @@ impl FdTable {
     pub fn install_pair(&self, a: Arc<File>, b: Arc<File>, cloexec: bool) -> Result<[i32; 2], Errno> {
         let first = self.install(a, cloexec)?;
         match self.install(b, cloexec) {
-            Ok(second) => Ok([first, second]),
+            Ok(second) => {
+                if audit::wants_details() {
+                    audit::details::pair([first, second]);
+                }
+                Ok([first, second])
+            }
             Err(e) => {
                 let _ = self.close(first);
                 Err(e)

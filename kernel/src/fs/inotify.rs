@@ -26,8 +26,9 @@ use limen_range_tree::{Node, NodeBox, Range, RangeTree};
 mod told;
 
 pub use told::{
-    accessed, all_unmounted, attrib, attrib_at, created, file_closed, inode_gone, modified, modified_inode,
-    moved, name_gone, name_made, opened, opened_inode, removed, unmounted, was_read, was_written,
+    accessed, all_unmounted, attrib, attrib_at, audit_hears, created, ended, exchanged, file_closed,
+    inode_gone, modified, modified_inode, moved, name_gone, name_made, opened, opened_inode, removed,
+    unmounted, was_read, was_written,
 };
 
 const ACCESS: u32 = 1;

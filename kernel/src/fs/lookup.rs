@@ -11,6 +11,7 @@ use crate::fs::path::Path;
 use crate::fs::plain::{self, End, Plain};
 use crate::fs::walk::{Last, LastKind, Rest, Text, Walk, Walker};
 use crate::rcu::{Found, Reader, Shared, read};
+use crate::task::audit::names;
 use alloc::sync::Arc;
 use core::convert::Infallible;
 use limen_linux_abi::Errno;
@@ -179,13 +180,29 @@ fn directory(dirfd: i32, path: &[u8]) -> Result<Arc<File>, Errno> {
 /// path is empty.
 pub fn walker(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
     if !PLAIN.contains(flags) {
-        return walker_for_all(dirfd, path, flags);
+        return walker_slowly(dirfd, path, flags);
     }
     match begin(dirfd, path, flags, plain::Last::Left, |_, _| None::<Infallible>)? {
         Begun::At(place, Some(rest)) => Ok(Walker::after(place, rest, flags)),
         Begun::At(_, None) | Begun::Seen(_) => Err(Errno::ENOENT),
-        Begun::Again => walker_for_all(dirfd, path, flags),
+        Begun::Again => walker_slowly(dirfd, path, flags),
     }
+}
+
+/// [`walker`] of what does not begin with a plain part. If audit notes it, it is at the directory of the last
+/// name already.
+#[inline(never)]
+fn walker_slowly(dirfd: i32, path: &[u8], flags: Walk) -> Result<Walker, Errno> {
+    let noted = names::is_noted();
+    if noted && !path.is_empty() {
+        names::begins(path);
+    }
+    let mut walker = walker_for_all(dirfd, path, flags)?;
+    if noted {
+        walker.walk_to_parent(path)?;
+        names::found_parent(&walker.cur.dentry);
+    }
+    Ok(walker)
 }
 
 /// How a plain walk treats the last name.
@@ -240,7 +257,11 @@ pub fn look(
 /// [`lookup`] of what does not begin with a plain part.
 #[inline(never)]
 fn lookup_all(dirfd: i32, path: &[u8], flags: Walk) -> Result<Path, Errno> {
-    walker_for_all(dirfd, path, flags)?.finish(path)
+    let found = walker_for_all(dirfd, path, flags).and_then(|walker| walker.finish(path));
+    if names::is_noted() && (!path.is_empty() || flags.contains(Walk::EMPTY)) {
+        names::looked_up(path, &found);
+    }
+    found
 }
 
 /// [`lookup`] of the rest, behind the plain part.

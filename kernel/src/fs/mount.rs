@@ -14,7 +14,7 @@ use limen_linux_abi::Errno;
 mod shown;
 mod tree;
 
-pub use shown::{show_mountinfo, show_mounts, show_mountstats};
+pub use shown::{for_roots_below, show_mountinfo, show_mounts, show_mountstats};
 use tree::{CHANGE, LIST, node};
 pub use tree::{check_unmount_flags, do_mount, forget, pivot_root, to_umount, umount};
 
@@ -241,6 +241,7 @@ impl Mount {
         }
         inotify::all_unmounted(sb);
         if !sb.persistent {
+            inotify::ended(sb);
             let mut top = self.root.clone();
             while let Some(p) = top.parent() {
                 top = p;

@@ -13,6 +13,15 @@ static BEGUN: Count = Count(AtomicUsize::new(0));
 /// How many moves have ended.
 static ENDED: Count = Count(AtomicUsize::new(0));
 
+/// While no walk is to be plain the count of ended moves is so far from the other one.
+const APART: usize = 1 << (usize::BITS - 1);
+
+/// From now on no walk is plain: each counts what it finds, and may be noted. The next call ends that, and so
+/// on. One caller at a time.
+pub fn toggle_plain_walks() {
+    ENDED.0.fetch_add(APART, Ordering::SeqCst);
+}
+
 /// How long to wait for the end of a move, which takes a few stores.
 const PATIENCE: u32 = 1000;
 /// How often to read again at most.
@@ -49,15 +58,20 @@ impl Seen {
     pub fn now() -> Self {
         for _ in 0..PATIENCE {
             let ended = ENDED.0.load(Ordering::Acquire);
-            if BEGUN.0.load(Ordering::Relaxed) == ended {
+            let begun = BEGUN.0.load(Ordering::Relaxed);
+            if begun == ended {
                 return Self(ended);
+            }
+            if begun == ended.wrapping_add(APART) {
+                return Self(begun);
             }
             crate::arch::irq::spin_hint();
         }
         Self(ENDED.0.load(Ordering::Acquire))
     }
 
-    /// The number of moves that have ended. If one goes on, [`Self::still`] will say that something moved.
+    /// The number of moves that have ended. If one goes on, or walks are not to be plain, [`Self::still`]
+    /// will say that something moved.
     #[inline(always)]
     pub fn at_once() -> Self {
         Self(ENDED.0.load(Ordering::Acquire))

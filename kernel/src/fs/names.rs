@@ -9,6 +9,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
 use crate::rcu::Shared;
+use crate::task::audit::names as audit;
 use crate::task::{Creds, creds::cap};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -102,7 +103,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<S
             perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
             dir.dentry.inode.ops.make_in(name)?;
             let child = dir.dentry.make_up(name)?;
-            inotify::created(&dir.dentry.inode, &child);
+            inotify::created(&dir.dentry, &child);
             return Ok(child);
         }
         return Err(dir.dentry.inode.sb.ops.no_entries(new.kind));
@@ -118,7 +119,7 @@ pub fn create(dir: &Path, name: &[u8], creds: &Creds, new: &New<'_>) -> Result<S
         return Err(Errno::EPERM);
     }
     let child = insert_new(&dir.dentry, name, new_inode(dir, creds, new)?)?;
-    inotify::created(&dir.dentry.inode, &child);
+    inotify::created(&dir.dentry, &child);
     Ok(child)
 }
 
@@ -162,7 +163,7 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
     inode.touch_changed();
     dir.dentry.inode.touch_modified();
     inotify::attrib(inode);
-    inotify::created(&dir.dentry.inode, &child);
+    inotify::created(&dir.dentry, &child);
     Ok(())
 }
 
@@ -175,32 +176,52 @@ pub fn remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
 /// [`remove`]. `false`: the name meanwhile stands for another file.
 fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bool) -> Result<bool, Errno> {
     let child = dir.dentry.lookup(name)?;
-    let is_dir = child.inode.kind == FileType::Directory;
-    let wrong_kind = Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
     if slash && !directory {
-        return wrong_kind;
+        return wrong_kind(&child);
     }
+    remove_child(dir, name, &child, creds, directory)
+        .inspect_err(|_| audit::not_removed(&dir.dentry.inode, name, &child.inode))
+}
+
+/// A directory for `unlink`, or another file for `rmdir`.
+fn wrong_kind(child: &Dentry) -> Result<bool, Errno> {
+    Err(match child.inode.kind {
+        FileType::Directory => Errno::EISDIR,
+        _ => Errno::ENOTDIR,
+    })
+}
+
+/// [`try_remove`] of what has the name.
+#[inline(always)]
+fn remove_child(
+    dir: &Path,
+    name: &[u8],
+    child: &Shared<Dentry>,
+    creds: &Creds,
+    directory: bool,
+) -> Result<bool, Errno> {
+    let is_dir = child.inode.kind == FileType::Directory;
     perm::may_delete(dir, &child.inode, creds)?;
     if directory != is_dir {
-        return wrong_kind;
+        return wrong_kind(child);
     }
     if !dir.dentry.inode.ops.writable_directory() {
         if !directory {
             return Err(Errno::EPERM);
         }
         dir.dentry.inode.ops.remove_in(name)?;
-        inotify::removed(&dir.dentry.inode, &child);
+        inotify::removed(&dir.dentry, child);
         return Ok(true);
     }
     {
         let mut entries = dir.dentry.lock_dir()?;
-        if !entries.is(name, &child) {
+        if !entries.is(name, child) {
             return Ok(false);
         }
         if child.mounted.is_used() {
             return Err(Errno::EBUSY);
         }
-        bury(&child)?;
+        bury(child)?;
         if is_dir {
             dir.dentry.inode.dec_nlink();
         }
@@ -209,7 +230,7 @@ fn try_remove(dir: &Path, name: &[u8], creds: &Creds, directory: bool, slash: bo
     }
     child.inode.touch_changed();
     dir.dentry.inode.touch_modified();
-    inotify::removed(&dir.dentry.inode, &child);
+    inotify::removed(&dir.dentry, child);
     Ok(true)
 }
 
@@ -348,10 +369,14 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     {
         return Ok(true);
     }
-    perm::may_delete(old.dir, &source.inode, creds)?;
+    let refused = || audit::not_removed(&from_dir.inode, old.name, &source.inode);
+    perm::may_delete(old.dir, &source.inode, creds).inspect_err(|_| refused())?;
     match &target {
         Some(t) => {
-            perm::may_delete(new.dir, &t.inode, creds)?;
+            perm::may_delete(new.dir, &t.inode, creds).inspect_err(|_| {
+                refused();
+                audit::not_removed(&to_dir.inode, new.name, &t.inode);
+            })?;
             if !exchange && source_is_dir != (target_is_dir == Some(true)) {
                 return Err(if source_is_dir {
                     Errno::ENOTDIR
@@ -360,7 +385,10 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
                 });
             }
         }
-        None => perm::path_permission(new.dir, WRITE | EXEC, creds)?,
+        None => perm::path_permission(new.dir, WRITE | EXEC, creds).inspect_err(|_| {
+            refused();
+            audit::not_made(&to_dir.inode, new.name);
+        })?,
     }
     if source_is_dir && !Shared::ptr_eq(from_dir, to_dir) {
         perm::permission(&source.inode, WRITE, creds)?;
@@ -439,16 +467,10 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     from_dir.inode.touch_modified();
     to_dir.inode.touch_modified();
-    inotify::moved(
-        &from_dir.inode,
-        old.name,
-        &to_dir.inode,
-        new.name,
-        &source,
-        target.as_ref().filter(|_| !exchange),
-    );
-    if exchange && let Some(t) = &target {
-        inotify::moved(&to_dir.inode, new.name, &from_dir.inode, old.name, t, None);
+    let (from, to) = ((from_dir, old.name), (to_dir, new.name));
+    match &target {
+        Some(t) if exchange => inotify::exchanged(from, to, &source, t),
+        over => inotify::moved(from, to, &source, over.as_ref()),
     }
     Ok(true)
 }

@@ -16,6 +16,7 @@ use crate::fs::walk::{LastKind, Walk, Walker};
 use crate::fs::{dentry::Dentry, inotify, missing, pipe};
 use crate::rcu::Shared;
 use crate::sync::SpinLock;
+use crate::task::audit::names as audit;
 use crate::task::{Creds, current};
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -56,11 +57,14 @@ fn common(pick: impl FnOnce(&Common) -> &Arc<dyn FileOps>) -> Arc<dyn FileOps> {
 /// Opens by path for the running task.
 pub fn open(dirfd: i32, path: &[u8], how: &How) -> Result<Arc<File>, Errno> {
     count::may_open()?;
-    let mut flags = how.flags;
+    let (mut flags, mut walk) = (how.flags, how.resolve);
     if flags & abi::O_PATH != 0 {
         flags &= abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
+        if flags & abi::O_DIRECTORY != 0 {
+            // Nothing is found if it is none.
+            walk |= Walk::DIRECTORY;
+        }
     }
-    let mut walk = how.resolve;
     if flags & abi::O_NOFOLLOW == 0 {
         walk |= Walk::FOLLOW;
     }
@@ -90,15 +94,23 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
         }
         let name = text.get(range);
         match w.child(name) {
-            Ok(_) if flags & abi::O_EXCL != 0 => return Err(Errno::EEXIST),
+            Ok(child) if flags & abi::O_EXCL != 0 => {
+                audit::found(&child);
+                return Err(Errno::EEXIST);
+            }
             Ok(child) => {
                 let dir = (w.cur.dentry.inode.mode(), w.cur.dentry.inode.uid());
                 let target = w.enter_last(child, flags & abi::O_NOFOLLOW == 0)?;
                 if let Some(target) = target {
                     w.continue_with(&mut text, target)?;
+                    if audit::is_noted() {
+                        w.parent(&mut text)?;
+                        audit::found_parent(&w.cur.dentry);
+                    }
                     continue;
                 }
                 if w.cur.dentry.inode.kind == FileType::Directory {
+                    audit::found(&w.cur.dentry);
                     return Err(if flags & abi::O_DIRECTORY != 0 {
                         Errno::EINVAL
                     } else {
@@ -107,7 +119,8 @@ fn create(mut w: Walker, path: &[u8], flags: u32, mode: u32) -> Result<Arc<File>
                 }
                 let creds = w.creds();
                 w.check_scope()?;
-                perm::may_open_existing(dir, &w.cur.dentry.inode, &creds)?;
+                perm::may_open_existing(dir, &w.cur.dentry.inode, &creds)
+                    .inspect_err(|_| audit::found(&w.cur.dentry))?;
                 return finish(w.into_place(), flags, &creds, true);
             }
             Err(Errno::ENOENT) => {
@@ -192,7 +205,7 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
         want |= WRITE;
     }
     if check {
-        perm::path_permission(&path, want, creds)?;
+        perm::path_permission(&path, want, creds).inspect_err(|_| audit::opened(&path.dentry))?;
     }
     if flags & abi::O_NOATIME != 0 && !perm::owner_or_capable(inode, creds) {
         return Err(Errno::EPERM);

@@ -383,6 +383,16 @@ impl Walker {
         }
     }
 
+    /// Walks all but the last component, which [`Self::text`] begins with then.
+    pub(super) fn walk_to_parent(&mut self, path: &[u8]) -> Result<(), Errno> {
+        let mut text = self.text(path);
+        self.parent(&mut text)?;
+        // Whatever links led here, the last component is the path's.
+        let left = text.buf.len() - text.pos;
+        self.walked = path.len().saturating_sub(left);
+        Ok(())
+    }
+
     /// Continues with the target of a link that was found at the end, and the slashes that followed the link.
     pub fn continue_with(&mut self, text: &mut Text<'_>, target: Vec<u8>) -> Result<(), Errno> {
         let end = text.buf.len();

@@ -18,11 +18,13 @@ pub use crate::arch::jump_table::is_on;
 pub mod selftest;
 
 /// Keys by number: first that of each event in [`events::ALL`], at its place there, then the one of the
-/// threshold's counters.
-const KEYS: usize = events::ALL.len() + 2;
+/// threshold's counters, and that of audit.
+const KEYS: usize = events::ALL.len() + 3;
+/// The one of places that note details of audited calls.
+pub const AUDIT: u32 = crossings::KEY + 1;
 /// The self-test's.
 const TEST: u32 = KEYS as u32 - 1;
-const _: () = assert!(crossings::KEY + 1 == TEST);
+const _: () = assert!(AUDIT + 1 == TEST);
 
 /// Which are on. Whoever changes a key's places holds it.
 static ON: Mutex<[bool; KEYS]> = Mutex::new([false; KEYS]);

@@ -11,6 +11,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::reserve::{room, room_exact};
 use crate::panic::taint;
 use crate::sync::Mutex;
+use crate::task::audit;
 use crate::time::now_ns;
 use crate::tracing::printk;
 use alloc::boxed::Box;
@@ -418,6 +419,9 @@ fn mark(name: &str, body: &Body) {
 /// ready, `ENOMEM`, those of parameters, and what `init` returns. For most of them the log has a line.
 pub fn load(file: Vec<u8>, args: impl FnOnce() -> Result<Vec<u8>, Errno>, flags: u32) -> Result<(), Errno> {
     let read = read(&file, flags)?;
+    if audit::wants_details() {
+        audit::details::module(read.name.as_bytes());
+    }
     let claim = Claim::new(read.name)?;
     let (body, parameters, functions) = form(&read, Image::new(&read.layout)?)?;
     let release = |body: &Body| body.uses.iter().for_each(|used| used.put());

@@ -19,7 +19,7 @@ use crate::mm::user::UserPtr;
 use crate::sched::{TaskState, inspect};
 use crate::signal::{self, SIGKILL, SigInfo, parse_signal};
 use crate::task::ptrace::{self as tracing, Options};
-use crate::task::{Task, current, find_task};
+use crate::task::{Task, audit, current, find_task};
 use alloc::sync::Arc;
 use limen_entry::SyscallWork;
 use limen_linux_abi::{Errno, SysResult};
@@ -76,6 +76,9 @@ pub fn ptrace(request: isize, pid: i32, addr: usize, data: usize) -> SysResult {
         return Ok(0);
     }
     let task = find_task(pid).ok_or(Errno::ESRCH)?;
+    if matches!(request, ATTACH | SEIZE) && audit::wants_details() {
+        audit::details::target(&task);
+    }
     match request {
         ATTACH => tracing::attach(&task, Options::TRACED)?,
         SEIZE => {

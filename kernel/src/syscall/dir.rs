@@ -11,6 +11,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::walk::Walk;
 use crate::mm::copy::{Records, UserString, copy_out, copy_out_within, read_path};
 use crate::mm::user::write_bytes;
+use crate::task::audit::{names as audit, wants_details};
 use crate::task::{creds::cap, current};
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -24,7 +25,11 @@ fn make(dirfd: i32, path: usize, new: &New<'_>) -> SysResult {
                 Errno::ENOENT
             });
         }
-        names::create(&w.cur, name, &w.creds(), new)?;
+        names::create(&w.cur, name, &w.creds(), new).inspect_err(|e| {
+            if *e != Errno::EEXIST {
+                audit::not_made(&w.cur.dentry.inode, name);
+            }
+        })?;
         Ok(0)
     })
 }
@@ -64,7 +69,21 @@ fn do_mknod(dirfd: i32, path: usize, mode: u32, dev: u32) -> SysResult {
     )
 }
 
+/// Notes two texts that a program has passed, in Linux's order: the later argument first.
+#[cold]
+#[inline(never)]
+fn passed(first: usize, second: usize) {
+    for at in [second, first] {
+        if let Ok(text) = read_path(at) {
+            audit::passed(text.as_bytes());
+        }
+    }
+}
+
 fn do_symlink(target: usize, dirfd: i32, path: usize) -> SysResult {
+    if wants_details() {
+        passed(target, path);
+    }
     let target = read_path(target)?;
     if target.as_bytes().is_empty() {
         return Err(Errno::ENOENT);
@@ -83,6 +102,9 @@ fn do_symlink(target: usize, dirfd: i32, path: usize) -> SysResult {
 }
 
 fn do_link(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
+    if wants_details() {
+        passed(old, new);
+    }
     if flags & !(abi::AT_SYMLINK_FOLLOW | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -128,6 +150,9 @@ fn do_unlink(dirfd: i32, path: usize, directory: bool) -> SysResult {
 }
 
 fn do_rename(old_dir: i32, old: usize, new_dir: i32, new: usize, flags: u32) -> SysResult {
+    if wants_details() {
+        passed(old, new);
+    }
     names::check_flags(flags)?;
     let old = read_path(old)?;
     let from = Parent::of(old_dir, old.as_bytes())?;

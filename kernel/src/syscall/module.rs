@@ -5,6 +5,7 @@ use crate::fs::file::{File, FileMode};
 use crate::mm::copy::{UserString, zeroed};
 use crate::mm::user::read_bytes;
 use crate::module::{self, IGNORE_MODVERSIONS, IGNORE_VERMAGIC};
+use crate::task::audit;
 use alloc::vec::Vec;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -98,6 +99,9 @@ crate::syscalls! {
             Err(Errno::ENAMETOOLONG) => return Err(Errno::ENOENT),
             Err(error) => return Err(error),
         };
+        if audit::wants_details() {
+            audit::details::module(name.as_bytes());
+        }
         module::unload(name.as_bytes())?;
         Ok(0)
     }

@@ -7,7 +7,8 @@ use crate::fs::open::{self, How, O_TMPFILE_BIT};
 use crate::fs::walk::Walk;
 use crate::mm::copy::with_path;
 use crate::mm::user::UserPtr;
-use crate::task::current;
+use crate::task::audit::details::Special;
+use crate::task::{audit, current};
 use limen_linux_abi::{Errno, raw::general as abi};
 
 /// How `open` treats its flags before `openat2` would check them: unknown ones are ignored. `EINVAL`:
@@ -94,6 +95,9 @@ fn do_openat2(dirfd: i32, path: usize, how: usize, size: usize) -> SysResult {
         if UserPtr::<u8>::new(how + i).read()? != 0 {
             return Err(Errno::E2BIG);
         }
+    }
+    if audit::wants_details() {
+        audit::details::special(Special::OpenAt2([flags, mode, resolve]));
     }
     let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
     let has_mode = flags & (abi::O_CREAT | O_TMPFILE_BIT) != 0;

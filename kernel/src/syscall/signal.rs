@@ -6,7 +6,7 @@ use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::{
     self, Action, ActionFlags, AltStack, SigInfo, SigSet, info, mask, parse_signal, shown_flags,
 };
-use crate::task::{self, Process, Task, access, current, find_process, find_task};
+use crate::task::{self, Process, Task, access, audit, current, find_process, find_task};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -25,6 +25,7 @@ fn check_set_size(size: usize) -> Result<(), Errno> {
 #[inline(always)]
 fn may_signal(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
     if Arc::ptr_eq(&current().process, target) {
+        audit::aims(target);
         return Ok(());
     }
     access::may_signal(target, &target.leaders_creds(), sig)
@@ -84,6 +85,7 @@ pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
     if pid == me.tgid()
         && let Some(sig) = parse_signal(sig)?
     {
+        audit::aims(&me.process);
         return signal::queue_to_process(&me.process, sig, my_info(sig, info::code::USER)).map(|()| 0);
     }
     kill_others(pid, sig)

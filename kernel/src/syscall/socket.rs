@@ -19,7 +19,8 @@ use crate::net::unix::file::{self as unix_file, How, Sending};
 use crate::net::unix::name::{address_of, find, name_of};
 use crate::net::unix::{Kind, Sock};
 use crate::net::{AF_UNIX, absent, netlink};
-use crate::task::current;
+use crate::task::audit::details::Special;
+use crate::task::{audit, current};
 use crate::time::now_ns;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -101,6 +102,9 @@ pub(super) fn read_address(addr: usize, len: usize) -> Result<Vec<u8>, Errno> {
     let mut raw = zeroed(len)?;
     if len != 0 {
         read_bytes(&mut raw, addr)?;
+        if audit::wants_details() {
+            audit::details::address(&raw);
+        }
     }
     Ok(raw)
 }
@@ -267,8 +271,13 @@ pub(super) fn one_of(
     let (handler, count) = *index::get(calls, (which as usize).wrapping_sub(1)).ok_or(Errno::EINVAL)?;
     // A copy of the frame gets those arguments. The frame itself is needed if the call is restarted.
     let mut frame = call.frame.clone();
-    for n in 0..count {
-        frame.set_arg(n, at.add(n).read()?);
+    let mut own = [0; 6];
+    for (n, word) in own.iter_mut().enumerate().take(count) {
+        *word = at.add(n).read()?;
+        frame.set_arg(n, *word);
+    }
+    if audit::wants_details() {
+        audit::details::special(Special::SocketCall(own, count));
     }
     let result = handler(&mut frame);
     Errno::from_return_value(result).map_or(Ok(result), Err)

@@ -10,6 +10,7 @@ use crate::fs::{missing, mount};
 use crate::mm::PAGE_SIZE;
 use crate::mm::copy::with_path;
 use crate::mm::user::{Abi, InOrder, UserPtr};
+use crate::task::audit;
 use crate::task::current;
 use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::Ordering;
@@ -364,6 +365,15 @@ pub(super) fn by_path(path: usize, walk: Walk) -> Result<Path, Errno> {
     with_path(path, |path| lookup(AT_FDCWD, path, walk))
 }
 
+/// The file of a descriptor, which is to change: records of the call tell what it was.
+fn to_change(fd: i32) -> Result<Path, Errno> {
+    let at = of_fd(fd)?;
+    if audit::wants_details() {
+        audit::names::used(&at.dentry);
+    }
+    Ok(at)
+}
+
 crate::syscalls! {
     fn stat(path: usize, to: usize) {
         stat_at((AT_FDCWD, path, 0), to, native::Stat::new)
@@ -421,7 +431,7 @@ crate::syscalls! {
         do_chmod(AT_FDCWD, path, mode, 0)
     }
     fn fchmod(fd: i32, mode: u32) {
-        attr::chmod(&of_fd(fd)?, mode)?;
+        attr::chmod(&to_change(fd)?, mode)?;
         Ok(0)
     }
     fn fchmodat(dirfd: i32, path: usize, mode: u32) {
@@ -437,7 +447,7 @@ crate::syscalls! {
         do_chown(AT_FDCWD, path, uid, gid, abi::AT_SYMLINK_NOFOLLOW)
     }
     fn fchown | fchown16(fd: i32, uid: Id, gid: Id) {
-        attr::chown(&of_fd(fd)?, uid, gid)?;
+        attr::chown(&to_change(fd)?, uid, gid)?;
         Ok(0)
     }
     fn fchownat(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) {

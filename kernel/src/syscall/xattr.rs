@@ -6,6 +6,7 @@ use crate::fs::path::Path;
 use crate::fs::walk::Walk;
 use crate::fs::xattr;
 use crate::mm::copy::UserString;
+use crate::task::audit;
 use limen_linux_abi::Errno;
 
 fn xattr_name(addr: usize) -> Result<UserString, Errno> {
@@ -25,6 +26,15 @@ fn getxattr_at(at: &Path, name: usize, value: usize, size: usize) -> SysResult {
     xattr::get(at, xattr_name(name)?.as_bytes(), value, size)
 }
 
+/// Calls `f` with the file behind a descriptor, of which records of the call tell.
+fn of_used(fd: i32, f: impl FnOnce(&Path) -> SysResult) -> SysResult {
+    let at = of_fd(fd)?;
+    if audit::wants_details() {
+        audit::names::used(&at.dentry);
+    }
+    f(&at)
+}
+
 crate::syscalls! {
     fn setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) {
         setxattr_at(&by_path(path, Walk::FOLLOW)?, name, value, size, flags)
@@ -33,7 +43,7 @@ crate::syscalls! {
         setxattr_at(&by_path(path, Walk::empty())?, name, value, size, flags)
     }
     fn fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) {
-        setxattr_at(&of_fd(fd)?, name, value, size, flags)
+        of_used(fd, |at| setxattr_at(at, name, value, size, flags))
     }
     fn getxattr(path: usize, name: usize, value: usize, size: usize) {
         getxattr_at(&by_path(path, Walk::FOLLOW)?, name, value, size)
@@ -42,7 +52,7 @@ crate::syscalls! {
         getxattr_at(&by_path(path, Walk::empty())?, name, value, size)
     }
     fn fgetxattr(fd: i32, name: usize, value: usize, size: usize) {
-        getxattr_at(&of_fd(fd)?, name, value, size)
+        of_used(fd, |at| getxattr_at(at, name, value, size))
     }
     fn listxattr(path: usize, list: usize, size: usize) {
         xattr::list(&by_path(path, Walk::FOLLOW)?, list, size)
@@ -51,7 +61,7 @@ crate::syscalls! {
         xattr::list(&by_path(path, Walk::empty())?, list, size)
     }
     fn flistxattr(fd: i32, list: usize, size: usize) {
-        xattr::list(&of_fd(fd)?, list, size)
+        of_used(fd, |at| xattr::list(at, list, size))
     }
     fn removexattr(path: usize, name: usize) {
         xattr::remove(&by_path(path, Walk::FOLLOW)?, xattr_name(name)?.as_bytes()).map(|()| 0)
@@ -60,6 +70,6 @@ crate::syscalls! {
         xattr::remove(&by_path(path, Walk::empty())?, xattr_name(name)?.as_bytes()).map(|()| 0)
     }
     fn fremovexattr(fd: i32, name: usize) {
-        xattr::remove(&of_fd(fd)?, xattr_name(name)?.as_bytes()).map(|()| 0)
+        of_used(fd, |at| xattr::remove(at, xattr_name(name)?.as_bytes()).map(|()| 0))
     }
 }

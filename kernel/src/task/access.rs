@@ -53,12 +53,13 @@ pub fn may_look(
 /// Whether the running thread may send `sig` (`None`: 0) to `process`, or to its thread that acts as
 /// `theirs`. `EPERM` if not.
 pub fn may_signal(process: &Process, theirs: &Creds, sig: Option<u32>) -> Result<(), Errno> {
+    super::audit::aims(process);
     let me = current();
     if core::ptr::eq(&*me.process, process)
         || me.with_creds(|mine| may_send(mine, theirs))
         || sig == Some(SIGCONT) && me.process.sid() == process.sid()
     {
-        super::audit::signals(process.tgid, sig);
+        super::audit::signals(process, sig);
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -72,8 +73,11 @@ fn may_send(mine: &Creds, theirs: &Creds) -> bool {
 }
 
 /// Whether the running thread may signal the process with the id `pid` (`kill` with signal 0). `None`: there
-/// is none, or its leader has ended.
+/// is none, or its leader has ended, or audit is to be told, which may sleep.
 pub fn may_signal_leader(pid: i32) -> Option<Result<(), Errno>> {
+    if super::audit::wants_details() {
+        return None;
+    }
     pid::with_task(pid, |task, glance| {
         let theirs = task.creds_shown().look(glance)?;
         (task.tgid() == pid).then(|| may_signal(&task.process, theirs, None))

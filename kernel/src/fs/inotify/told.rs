@@ -10,6 +10,7 @@ use crate::fs::file::{File, FileMode};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::superblock::SuperBlock;
 use crate::rcu::Shared;
+use crate::task::audit::names as audit;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use limen_linux_abi::SysResult;
@@ -74,6 +75,22 @@ fn nobody() -> bool {
     WATCHES.load(Ordering::Relaxed) == 0
 }
 
+/// Audit counts as so many watches: there are never so many others.
+const AUDIT: usize = 1 << (usize::BITS - 1);
+
+/// Audit hears of names that are made and removed, and of files that are opened, from now on, or no longer.
+pub fn audit_hears(on: bool) {
+    match on {
+        true => WATCHES.fetch_or(AUDIT, Ordering::Relaxed),
+        false => WATCHES.fetch_and(!AUDIT, Ordering::Relaxed),
+    };
+}
+
+/// Whether only audit hears.
+fn no_watch() -> bool {
+    WATCHES.load(Ordering::Relaxed) & !AUDIT == 0
+}
+
 /// Does it if there is a watch. (With a closure instead, the test would stay out of line.)
 macro_rules! if_watched {
     ($tell:expr) => {
@@ -100,6 +117,9 @@ fn about(dentry: &Shared<Dentry>, mask: u32) {
 /// Something was done to an open file. Watches with `IN_EXCL_UNLINK` are not told if the name has been
 /// removed.
 fn about_file(file: &File, mask: u32) {
+    if no_watch() {
+        return;
+    }
     let dentry = &file.path.dentry;
     let without = if dentry.is_unlinked() { EXCL_UNLINK } else { 0 };
     // Who may only look into the directory does not learn when others use a device or a pipe in it: the times
@@ -127,20 +147,32 @@ fn about_unless(without: u32, dentry: &Shared<Dentry>, mask: u32) {
 }
 
 /// An entry was made.
-pub fn created(dir: &Inode, child: &Shared<Dentry>) {
-    if_watched!(notify(dir, CREATE | dir_bit(&child.inode), 0, &child.name()));
+pub fn created(dir: &Shared<Dentry>, child: &Shared<Dentry>) {
+    if_watched!(tell_created(dir, child));
+}
+// What is told is out of line: who asks in vain keeps nothing for it.
+#[cold]
+#[inline(never)]
+fn tell_created(dir: &Shared<Dentry>, child: &Shared<Dentry>) {
+    let name = child.name();
+    audit::made(dir, &name, &child.inode);
+    notify(&dir.inode, CREATE | dir_bit(&child.inode), 0, &name);
 }
 /// An entry was removed.
-pub fn removed(dir: &Inode, child: &Shared<Dentry>) {
-    if nobody() {
-        return;
-    }
+pub fn removed(dir: &Shared<Dentry>, child: &Shared<Dentry>) {
+    if_watched!(tell_removed(dir, child));
+}
+#[cold]
+#[inline(never)]
+fn tell_removed(dir: &Shared<Dentry>, child: &Shared<Dentry>) {
+    let name = child.name();
+    audit::removed(dir, &name, &child.inode);
     if child.inode.nlink() != 0 || child.inode.kind != FileType::Directory {
         // Losing a name changes the attributes. If the file has no other name and no user, the end of the
         // inode is reported.
         notify(&child.inode, ATTRIB, 0, b"");
     }
-    notify(dir, DELETE | dir_bit(&child.inode), 0, &child.name());
+    notify(&dir.inode, DELETE | dir_bit(&child.inode), 0, &name);
 }
 /// A device's name has come, other than by a program that makes one.
 pub fn name_made(dir: &Inode, name: &[u8]) {
@@ -160,20 +192,42 @@ pub fn attrib_at(dentry: &Shared<Dentry>) {
 }
 /// A file was moved to another name or directory, perhaps replacing another file.
 pub fn moved(
-    from: &Inode,
-    old: &[u8],
-    to: &Inode,
-    new: &[u8],
+    from: (&Shared<Dentry>, &[u8]),
+    to: (&Shared<Dentry>, &[u8]),
     moved: &Shared<Dentry>,
     over: Option<&Shared<Dentry>>,
 ) {
     if nobody() {
         return;
     }
+    audit::moved(from, to, &moved.inode, over.map(|over| &**over.inode));
+    tell_moved(from, to, moved, over);
+}
+/// Two files exchanged their names: `first` had the name `from`.
+#[cold]
+pub fn exchanged(
+    from: (&Shared<Dentry>, &[u8]),
+    to: (&Shared<Dentry>, &[u8]),
+    first: &Shared<Dentry>,
+    second: &Shared<Dentry>,
+) {
+    if nobody() {
+        return;
+    }
+    audit::exchanged(from, to, [&first.inode, &second.inode]);
+    tell_moved(from, to, first, None);
+    tell_moved(to, from, second, None);
+}
+fn tell_moved(
+    (from, old): (&Shared<Dentry>, &[u8]),
+    (to, new): (&Shared<Dentry>, &[u8]),
+    moved: &Shared<Dentry>,
+    over: Option<&Shared<Dentry>>,
+) {
     let cookie = COOKIE.fetch_add(1, Ordering::Relaxed);
     let bit = dir_bit(&moved.inode);
-    notify(from, MOVED_FROM | bit, cookie, old);
-    notify(to, MOVED_TO | bit, cookie, new);
+    notify(&from.inode, MOVED_FROM | bit, cookie, old);
+    notify(&to.inode, MOVED_TO | bit, cookie, new);
     if let Some(over) = over {
         notify(&over.inode, ATTRIB | dir_bit(&over.inode), 0, b"");
     }
@@ -182,7 +236,13 @@ pub fn moved(
 /// Opened.
 #[inline]
 pub fn opened(file: &File) {
-    if_watched!(about_file(file, OPEN));
+    if_watched!(tell_opened(file));
+}
+#[cold]
+#[inline(never)]
+fn tell_opened(file: &File) {
+    audit::opened(&file.path.dentry);
+    about_file(file, OPEN);
 }
 /// A file was opened for execution.
 pub fn opened_inode(dentry: &Shared<Dentry>) {
@@ -253,6 +313,10 @@ pub fn unmounted(inode: &Inode) {
             let _ = owner.remove(w.wd);
         }
     }
+}
+/// A file system ends: its last mount is gone.
+pub fn ended(sb: &SuperBlock) {
+    if_watched!(audit::unmounted(sb));
 }
 /// [`unmounted`] for all made-up inodes.
 pub fn all_unmounted(sb: &SuperBlock) {

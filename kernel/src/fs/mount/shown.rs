@@ -2,6 +2,7 @@
 
 use super::tree::{CHANGE, LIST, behind};
 use super::{MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, Mount};
+use crate::fs::dentry::Dentry;
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Text, with_string};
 use crate::rcu::Shared;
@@ -69,6 +70,17 @@ fn for_each(root: &Path, mut f: impl FnMut(&Shared<Mount>, &[u8])) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Calls `f` with the root of each mount that can be seen from `root`, until an error.
+pub fn for_roots_below(root: &Path, mut f: impl FnMut(&Dentry) -> Result<(), Errno>) -> Result<(), Errno> {
+    let mut result = Ok(());
+    for_each(root, |m, _| {
+        if result.is_ok() {
+            result = f(&m.root);
+        }
+    })?;
+    result
 }
 
 /// `/proc/<pid>/mounts`, as seen from `root`.

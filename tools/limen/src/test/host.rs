@@ -98,6 +98,40 @@ pub fn debian_steps(arch: Arch) -> Vec<Step> {
     vec![programs.after(format!("boot-{arch}")).long()]
 }
 
+/// What Debian's programs for audit need, and the cases.
+const AUDIT: [&str; 7] = [
+    "auditd",
+    "bash",
+    "coreutils",
+    "grep",
+    "libc-bin",
+    "mount",
+    "sysvinit-utils",
+];
+
+/// Configures the daemon; the cases follow.
+const CONFIGURED: &str = "echo root:x:0:0:root:/root:/bin/bash >/etc/passwd
+echo root:x:0: >/etc/group
+mkdir -p /etc/audit/plugins.d /var/log/audit /run
+chmod 750 /var/log/audit
+printf '%s\n' 'log_file = /var/log/audit/audit.log' 'log_group = root' 'log_format = RAW' 'flush = NONE' \
+    'space_left = 2' 'space_left_action = IGNORE' 'admin_space_left = 1' 'admin_space_left_action = IGNORE' \
+    'plugin_dir = /etc/audit/plugins.d' >/etc/audit/auditd.conf
+chmod 640 /etc/audit/auditd.conf
+exec bash /cases/run";
+
+/// The step in which Debian's `auditctl`, `auditd`, `ausearch` and `aureport` run, on both kernels.
+pub fn audit_steps(arch: Arch) -> Vec<Step> {
+    let step = Step::on(arch, "auditctl", move |context| {
+        let root = packages::tree_with(arch, "audit", &AUDIT)?;
+        let root = format!("--root={}", root.display());
+        let cases = cases::read("audit")?;
+        cases::by_bash(context, arch, &cases, &[root], &["/bin/bash", "-c", CONFIGURED])
+    });
+    let step = step.after(format!("boot-{arch}"));
+    vec![if arch == Arch::X86_64 { step } else { step.long() }]
+}
+
 /// The steps of the host's architecture.
 pub fn steps() -> Vec<Step> {
     if Arch::host() != Some(Arch::X86_64) {

@@ -148,6 +148,7 @@ fn steps() -> Vec<Step> {
     for arch in Arch::ALL {
         steps.extend(busybox::steps(arch));
         steps.extend(host::debian_steps(arch));
+        steps.extend(host::audit_steps(arch));
     }
     steps.extend(host::steps());
     for arch in Arch::ALL {
@@ -204,6 +205,9 @@ const LENGTHY: &[&str] = &[
     "64k-memory-pressure-powerpc64",
     "64k-threads-arm64",
     "64k-threads-powerpc64",
+    "auditctl-arm",
+    "auditctl-arm64",
+    "auditctl-powerpc64",
     "build-16k-arm64",
     "build-64k-powerpc64",
     "build-lockdep-arm",

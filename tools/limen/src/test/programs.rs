@@ -70,6 +70,7 @@ const ASKING: &[&str] = &[
     "dumped",
     "audited",
     "recorded",
+    "witnessed",
     "crossings",
     "views",
 ];
