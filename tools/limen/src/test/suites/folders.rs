@@ -2,6 +2,7 @@
 
 use super::Expect::{Lacks, Passes, Skips};
 use super::{Folder, OF_6_1, Program};
+use crate::arch::Arch;
 
 /// Limen has no namespaces.
 pub(super) const NO_NAMESPACES: &str = "needs namespaces";
@@ -68,6 +69,8 @@ pub const EVERYWHERE: [Folder; 3] = [
             (("set-tai", &["set-tai.c"], &[]), Passes),
             (("set-tz", &["set-tz.c"], &[]), Passes),
         ],
+        // The C library clears the zone itself.
+        not_on: &[("set-tz", Arch::Arm)],
         ..OF_6_1
     },
 ];
@@ -243,6 +246,8 @@ macro_rules! power {
         )
     };
 }
+
+pub(super) use power;
 
 /// Limen has no System V shared memory, with which the tests of this folder tell their child what they found.
 const NO_SHM: &str = "needs System V shared memory";

@@ -1,7 +1,7 @@
 //! The same folders of Linux 6.12, with what they have more. By name only.
 
 use super::Expect::{Lacks, Passes, Skips};
-use super::folders::{self, NO_NAMESPACES, NO_SVE, TPIDR2, signal};
+use super::folders::{self, NO_NAMESPACES, NO_SVE, TPIDR2, power, signal};
 use super::{Folder, NEWER, OF_6_1, Test};
 
 /// Limen's timers are those of 6.1: which thread gets the signal, and what becomes of one that is pending or
@@ -118,7 +118,11 @@ pub const ARM64: [Folder; 4] = [
 
 /// Those of powerpc.
 pub const POWERPC: [Folder; 4] = [
-    newer("selftests-newer-powerpc-ptrace", &folders::POWERPC[0], &[]),
+    newer(
+        "selftests-newer-powerpc-ptrace",
+        &folders::POWERPC[0],
+        &[power!("ptrace-perf-hwbreak", ["ptrace-perf-asm.S"], [], Skips(1))],
+    ),
     newer("selftests-newer-powerpc-signal", &folders::POWERPC[1], &[]),
     newer("selftests-newer-powerpc-syscalls", &folders::POWERPC[2], &[]),
     newer("selftests-newer-powerpc-math", &folders::POWERPC[3], &[]),
