@@ -2,6 +2,8 @@
 //! version definition and dynamic section (System V gABI chapters 4 and 5; symbol versioning as in the GNU
 //! specification). 32 or 64 bits, little-endian.
 
+use crate::unwind::{self, SignalFrame};
+
 /// A function of the vDSO.
 #[derive(Clone, Copy, Debug)]
 pub struct Symbol {
@@ -30,6 +32,8 @@ pub struct Description<'a> {
     pub code_offset: usize,
     /// The size of the code in bytes.
     pub code_size: usize,
+    /// The trampoline's offset from the start of the code, and what unwinders are told of it.
+    pub signal_frame: Option<(usize, &'a SignalFrame)>,
 }
 
 /// The header does not fit in front of the code.
@@ -63,6 +67,7 @@ const DYNAMIC_ENTRIES: usize = 10;
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
 /// The System V hash of a symbol name.
 const fn sysv_hash(name: &str) -> u32 {
@@ -135,7 +140,8 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     let symbols = d.symbols.len() + 1;
     let sizes = if d.wide { &WIDE } else { &NARROW };
     // The offsets of all parts.
-    let hash = sizes.ehdr + 2 * sizes.phdr;
+    let segments = 2 + usize::from(d.signal_frame.is_some());
+    let hash = sizes.ehdr + segments * sizes.phdr;
     let dynsym = (hash + 4 * (2 + 1 + symbols)).next_multiple_of(8);
     let dynstr = dynsym + symbols * sizes.sym;
     let names: usize = d.symbols.iter().map(|s| s.name.len() + 1).sum();
@@ -145,7 +151,12 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     let versym = (dynstr + dynstr_size).next_multiple_of(2);
     let verdef = (versym + 2 * symbols).next_multiple_of(8);
     let dynamic = (verdef + 2 * (VERDEF + VERDAUX)).next_multiple_of(8);
-    let end = dynamic + DYNAMIC_ENTRIES * sizes.dynamic;
+    let mut end = dynamic + DYNAMIC_ENTRIES * sizes.dynamic;
+    let unwinding = end.next_multiple_of(8);
+    if let Some((offset, frame)) = d.signal_frame {
+        let room = &mut out[..d.code_offset];
+        end = unwind::write(room, unwinding, d.code_offset + offset, frame);
+    }
     if end > d.code_offset {
         return Err(TooBig);
     }
@@ -183,13 +194,16 @@ pub fn build(out: &mut [u8], d: &Description<'_>) -> Result<(), TooBig> {
     w.u32(0);
     w.u16(sizes.ehdr as u16);
     w.u16(sizes.phdr as u16);
-    w.u16(2);
+    w.u16(segments as u16);
     w.u16(if d.wide { 64 } else { 40 });
     w.u16(0);
     w.u16(0);
 
     w.program_header(PT_LOAD, 5, 0, total, d.code_offset);
     w.program_header(PT_DYNAMIC, 4, dynamic, DYNAMIC_ENTRIES * sizes.dynamic, 8);
+    if d.signal_frame.is_some() {
+        w.program_header(PT_GNU_EH_FRAME, 4, unwinding, unwind::HEAD, 4);
+    }
 
     // A single bucket: a chain through all symbols. Each program looks a symbol up once.
     w.u32(1);
@@ -297,6 +311,7 @@ mod tests {
             symbols: SYMBOLS,
             code_offset: 4096,
             code_size: 500,
+            signal_frame: None,
         }
     }
 

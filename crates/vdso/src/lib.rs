@@ -15,6 +15,7 @@ pub mod data;
 pub mod image;
 pub mod scale;
 pub mod steer;
+pub mod unwind;
 
 pub use data::ClockData;
 pub use steer::Steering;

@@ -528,6 +528,8 @@ owed! {
     vdso::text => fn() -> &'static [u8];
     /// Where handlers return to, if that is in the vDSO.
     vdso::sigreturn => fn() -> Option<usize>;
+    /// What unwinders are told of that place, if they do not know by themselves.
+    vdso::SIGNAL_FRAME => Option<limen_vdso::unwind::SignalFrame>;
     /// Where this copy begins.
     vdso::own_start => fn() -> usize;
     vdso::counter => fn() -> u64;

@@ -31,6 +31,7 @@ pub fn init() {
             size,
         })
         .collect();
+    let signal_frame = code::SIGNAL_FRAME.as_ref();
     let description = Description {
         wide: usize::BITS == 64,
         machine: crate::arch::ELF_MACHINE,
@@ -39,6 +40,7 @@ pub fn init() {
         symbols: &symbols,
         code_offset: PAGE_SIZE,
         code_size: text.len(),
+        signal_frame: signal_frame.map(|frame| ((frame.trampoline)() - text.as_ptr() as usize, frame)),
     };
     let pages = 1 + text.len().div_ceil(PAGE_SIZE);
     let allocate =

@@ -58,6 +58,9 @@ pub fn sigreturn() -> Option<usize> {
     None
 }
 
+/// The restorer is the C library's, and unwinders know the code in the frame by its instructions.
+pub const SIGNAL_FRAME: Option<limen_vdso::unwind::SignalFrame> = None;
+
 /// Where this copy of the code begins.
 #[inline(always)]
 pub fn own_start() -> usize {

@@ -62,6 +62,9 @@ pub fn sigreturn() -> Option<usize> {
     Some(&raw const vdso_rt_sigreturn as usize)
 }
 
+/// Unwinders know the trampoline by its instructions.
+pub const SIGNAL_FRAME: Option<limen_vdso::unwind::SignalFrame> = None;
+
 /// Where this copy of the code begins.
 #[inline(always)]
 pub fn own_start() -> usize {

@@ -61,6 +61,10 @@ struct SigFrame {
 const _: () = assert!(offset_of!(Head, unused2) == 168 && offset_of!(Context, fp_regs) == 168 + 64 + 384);
 const _: () = assert!(size_of::<Context>() == 1696);
 const FRAME_SIZE: usize = size_of::<SigFrame>();
+/// Where the registers are in a signal frame, and the address of the vectors: for unwinders.
+pub const GENERAL: usize = offset_of!(Context, gpr);
+/// See [`GENERAL`].
+pub const VECTORS_AT: usize = offset_of!(Context, v_regs);
 // So that its code is in one line of a cache.
 const _: () = assert!(offset_of!(SigFrame, trampoline).is_multiple_of(16));
 

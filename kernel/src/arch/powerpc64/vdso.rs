@@ -5,8 +5,9 @@
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
 use super::cache::order_instructions;
-use super::spr;
+use super::{signal, spr};
 use core::arch::{asm, naked_asm};
+use limen_vdso::unwind::{Registers, Saved, SignalFrame};
 
 /// `clock_gettime`.
 pub const CLOCK_GETTIME: usize = 246;
@@ -22,12 +23,14 @@ pub const VERSION: &str = "LINUX_2.6.15";
 /// `__SIGNAL_FRAMESIZE`).
 pub const SIGNAL_STACK: usize = 128;
 
-/// Where signal handlers return to: what unwinders look for. Those of C libraries take what follows for a
-/// frame of Linux 2.4, which has a trampoline and behind it the address of the context, unless that is this.
+/// Signal handlers return to the second instruction. Unwinders that do not read [`SIGNAL_FRAME`] look for what
+/// is there. Some take what follows for a frame of Linux 2.4, which has a trampoline and behind it the address
+/// of the context, unless that is this.
 #[unsafe(naked)]
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn sigtramp() {
     naked_asm!(
+        "nop",
         "addi 1, 1, {}",
         "li 0, 172",
         "sc",
@@ -73,7 +76,7 @@ macro_rules! exported {
         )*
         /// Exported functions: name, address in the kernel image, size as told to debuggers.
         pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
-            ("__kernel_sigtramp_rt64", || sigtramp as *const () as usize, 12),
+            ("__kernel_sigtramp_rt64", handlers_return, 12),
             $(($name, || $entry as *const () as usize, 64)),*
         ];
     };
@@ -130,10 +133,53 @@ extern "C" fn sync(from: *const u8) -> isize {
     0
 }
 
+/// Where handlers return to.
+fn handlers_return() -> usize {
+    sigtramp as *const () as usize + 4
+}
+
 /// Signal handlers return through this trampoline.
 pub fn sigreturn() -> Option<usize> {
-    Some(sigtramp as *const () as usize)
+    Some(handlers_return())
 }
+
+/// Where the context has a word of the register file, from the stack pointer as a handler returns.
+const fn context_word(register: u8, word: usize) -> Saved {
+    Saved {
+        register,
+        at: SIGNAL_STACK + signal::GENERAL + 8 * word,
+        behind: None,
+    }
+}
+
+/// What the trampoline's signal frame has, by the numbers that DWARF has in `.eh_frame` for this processor:
+/// the general registers, where it was interrupted (67), `LR` (65), `CTR` (66), `CR` (70), the registers of
+/// floating point from 32 on and of vectors from 77 on.
+pub const SIGNAL_FRAME: Option<SignalFrame> = Some(SignalFrame {
+    trampoline: || sigtramp as *const () as usize,
+    size: 16,
+    taken_after: 8,
+    stack: SIGNAL_STACK,
+    stack_pointer: context_word(1, 1),
+    return_register: 67,
+    registers: &[
+        Registers(context_word(0, 0), 32, 8),
+        Registers(context_word(67, 32), 1, 8),
+        Registers(context_word(66, 35), 1, 8),
+        Registers(context_word(65, 36), 1, 8),
+        Registers(context_word(70, 38), 1, 8),
+        Registers(context_word(32, 48), 32, 8),
+        Registers(
+            Saved {
+                register: 77,
+                at: SIGNAL_STACK + signal::VECTORS_AT,
+                behind: Some(0),
+            },
+            32,
+            16,
+        ),
+    ],
+});
 
 /// Where this copy of the code begins.
 #[inline(always)]

@@ -50,6 +50,9 @@ pub fn sigreturn() -> Option<usize> {
     None
 }
 
+/// The restorer is the C library's, which tells unwinders of it.
+pub const SIGNAL_FRAME: Option<limen_vdso::unwind::SignalFrame> = None;
+
 /// Where this copy of the code begins.
 #[inline(always)]
 pub fn own_start() -> usize {

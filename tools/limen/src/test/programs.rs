@@ -73,6 +73,7 @@ const ASKING: &[&str] = &[
     "witnessed",
     "crossings",
     "views",
+    "unwinding",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
