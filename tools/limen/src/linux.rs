@@ -233,8 +233,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Flags with which its tests are compiled with Linux's headers of the same version, where Debian 12's own
-    /// are older. Fetched once.
+    /// Flags with which its tests are compiled with Linux's headers of the same version, where Debian 12's
+    /// own are older. Fetched once.
     pub fn headers(self, arch: Arch) -> Result<Vec<String>> {
         if self == Source::Stable {
             return Ok(Vec::new());

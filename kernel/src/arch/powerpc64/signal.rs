@@ -5,7 +5,6 @@ use super::frame::{CR0_SO, Frame};
 use super::spr::{self, MSR_FE0, MSR_FE1, MSR_FP, MSR_LE, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch;
 use super::uaccess::{self, user_asm};
-use super::vdso::SIGNAL_STACK;
 use crate::mm::user::{UserPtr, check};
 use crate::signal::{Delivery, Restored, mapped_sigreturn, vdso_sigreturn};
 use core::arch::asm;
@@ -15,6 +14,10 @@ use limen_linux_abi::Errno;
 /// The code of the SIGSEGV for a bad signal frame, whose address is then the stack pointer. `None`: the
 /// kernel's own, without one.
 pub const BAD_FRAME: Option<i32> = None;
+
+/// Bytes of the least stack frame below a signal frame: what the trampoline takes off (Linux:
+/// `__SIGNAL_FRAMESIZE`).
+pub const SIGNAL_STACK: usize = 128;
 
 /// The least alternate stack (`MINSIGSTKSZ`).
 pub const MIN_STACK_SIZE: usize = 8192;

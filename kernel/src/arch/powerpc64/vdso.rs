@@ -5,7 +5,8 @@
 pub use super::super::vdso_calls::text;
 use super::super::vdso_calls::{vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
 use super::cache::order_instructions;
-use super::{signal, spr};
+use super::signal::{self, SIGNAL_STACK};
+use super::spr;
 use core::arch::{asm, naked_asm};
 use limen_vdso::unwind::{Registers, Saved, SignalFrame};
 
@@ -19,13 +20,9 @@ pub const GETTIMEOFDAY: usize = 78;
 /// The version of every symbol.
 pub const VERSION: &str = "LINUX_2.6.15";
 
-/// Bytes of the least stack frame below a signal frame: what the trampoline takes off (Linux:
-/// `__SIGNAL_FRAMESIZE`).
-pub const SIGNAL_STACK: usize = 128;
-
-/// Signal handlers return to the second instruction. Unwinders that do not read [`SIGNAL_FRAME`] look for what
-/// is there. Some take what follows for a frame of Linux 2.4, which has a trampoline and behind it the address
-/// of the context, unless that is this.
+/// Signal handlers return to the second instruction. Unwinders that do not read [`SIGNAL_FRAME`] look for
+/// what is there. Some take what follows for a frame of Linux 2.4, which has a trampoline and behind it the
+/// address of the context, unless that is this.
 #[unsafe(naked)]
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn sigtramp() {

@@ -1,6 +1,6 @@
-//! powerpc's `switch_endian`, unmodified. Its makefile makes one of the sources from another: the check of all
-//! registers once more, with the bytes of each instruction turned around, for a processor that has changed
-//! its byte order.
+//! powerpc's `switch_endian`, unmodified. Its makefile makes one of the sources from another: the check of
+//! all registers once more, with the bytes of each instruction turned around, for a processor that has
+//! changed its byte order.
 
 use std::fmt::Write as _;
 

@@ -141,8 +141,8 @@ pub(super) const TPIDR2: Program = (
     ],
 );
 
-/// Left out: of `abi` and `tags` nothing; of `fp` those that only other programs start and are not needed, and
-/// `za-fork`, whose headers are meant for C but are given to the assembler, too; of `signal` nothing.
+/// Left out: of `abi` and `tags` nothing; of `fp` those that only other programs start and are not needed,
+/// and `za-fork`, whose headers are meant for C but are given to the assembler, too; of `signal` nothing.
 pub const ARM64: [Folder; 4] = [
     Folder {
         name: "selftests-tags",

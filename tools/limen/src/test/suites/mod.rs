@@ -1,7 +1,7 @@
-//! More of Linux's selftests, of 6.1 and of 6.12, unmodified and static: whole folders, whose programs say themselves
-//! which of their cases pass. A folder's programs run in one guest; `folders` says what is expected of each.
-//! What Linux skips on the same machine is skipped; where Limen skips or fails more, the reason is in its
-//! row.
+//! More of Linux's selftests, of 6.1 and of 6.12, unmodified and static: whole folders, whose programs say
+//! themselves which of their cases pass. A folder's programs run in one guest; `folders` says what is
+//! expected of each. What Linux skips on the same machine is skipped; where Limen skips or fails more, the
+//! reason is in its row.
 
 mod endian;
 mod folders;
