@@ -7,7 +7,7 @@ use crate::arch::NATIVE_ABI;
 use crate::arch::frame::Frame;
 use crate::mm::{MapFlags, PAGE_SIZE};
 use crate::signal::SIGQUIT;
-use crate::sync::Once;
+use crate::sync::Lazy;
 use crate::task::audit::Context;
 use crate::task::audit::details::{self, Special};
 use crate::task::{CurrentTask, Task, audit, calls, current};
@@ -35,18 +35,16 @@ struct Numbers {
     capset: Option<usize>,
 }
 
-static NUMBERS: Once<Numbers> = Once::new();
-
-/// Finds the calls' numbers. Boot.
-pub fn init() {
+/// Found when they are first asked for: most systems are never audited.
+static NUMBERS: Lazy<Numbers> = Lazy::new(|| {
     let number = |name| (0..LEN).find(|n| (NATIVE_ABI.name_of)(*n) == Some(name));
-    let _ = NUMBERS.set(Numbers {
+    Numbers {
         exit: ["exit", "exit_group"].map(number),
         mmap: ["mmap", "mmap2"].map(number),
         execute: ["execve", "execveat"].map(number),
         capset: number("capset"),
-    });
-}
+    }
+});
 
 /// The numbers below which all calls are that an ABI has.
 const LEN: usize = 512;
@@ -63,20 +61,19 @@ pub fn enter(frame: &Frame) {
     if audit::begin_call(&task, (arch, number), arguments, realtime_ns() / 1_000_000).is_err() {
         return queue::lost("out of memory in audit_syscall_entry");
     }
-    let Some(numbers) = NUMBERS.get() else { return };
     let number = calls::number_in(arch, number);
-    if numbers.exit.contains(&Some(number)) {
+    if NUMBERS.exit.contains(&Some(number)) {
         // Nothing that could be seen comes after it.
         return finish(&task, None);
     }
-    if numbers.mmap.contains(&Some(number)) {
+    if NUMBERS.mmap.contains(&Some(number)) {
         let anonymous = MapFlags::ANONYMOUS.bits() as usize;
-        let in_pages = numbers.mmap[0] != Some(number) || frame.arg(5) & (PAGE_SIZE - 1) == 0;
+        let in_pages = NUMBERS.mmap[0] != Some(number) || frame.arg(5) & (PAGE_SIZE - 1) == 0;
         if in_pages && frame.arg(3) & anonymous == 0 {
             details::special(Special::Mmap(frame.arg(4) as i32, frame.arg(3)));
         }
     }
-    if numbers.execute.contains(&Some(number)) {
+    if NUMBERS.execute.contains(&Some(number)) {
         task.audit.with(|context| context.creds = Some(task.creds()));
     }
 }
@@ -204,9 +201,7 @@ fn write(task: &CurrentTask, context: &Context, result: Option<isize>, key: Opti
             OrNull(key),
         ),
     );
-    let numbers = NUMBERS
-        .get()
-        .filter(|_| result.is_some_and(limen_audit::succeeded));
+    let numbers: Option<&Numbers> = result.is_some_and(limen_audit::succeeded).then(|| &*NUMBERS);
     let number = calls::number_in(call.arch, call.number);
     let is_one_of = |of: fn(&Numbers) -> &[Option<usize>]| {
         numbers.is_some_and(|numbers| of(numbers).contains(&Some(number)))

@@ -30,8 +30,6 @@ pub fn init() {
     let backlog = cmdline::value("audit_backlog_limit").and_then(|limit| limit.parse().ok());
     settings::init(wanted, backlog);
     queue::start(wanted);
-    call::init();
-    rules::init();
     login::init();
     requests::init();
     changes::init();

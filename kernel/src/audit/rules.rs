@@ -6,7 +6,7 @@ use super::watches::Watch;
 use crate::arch::NATIVE_ABI;
 use crate::mm::reserve::{room, room_exact};
 use crate::rcu::{Shown, glance};
-use crate::sync::{Mutex, Once};
+use crate::sync::{Lazy, Mutex};
 use crate::task::audit::Context;
 use crate::task::audit::details::Special;
 use crate::task::audit::names::{Wanted, id, want};
@@ -131,17 +131,11 @@ static RULES: Shown<Set> = Shown::empty();
 /// Held by who changes rules. Nothing is looked up meanwhile.
 static CHANGING: Mutex<()> = Mutex::new(());
 /// The classes of calls.
-static CLASSES: Once<Classes> = Once::new();
-
-/// Finds the classes of calls. Boot.
-pub fn init() {
-    let _ = CLASSES.set(Classes::new(NATIVE_ABI.name_of));
-}
+static CLASSES: Lazy<Classes> = Lazy::new(|| Classes::new(NATIVE_ABI.name_of));
 
 /// Reads a rule. `EINVAL`; `ENAMETOOLONG`; `ENOMEM`.
 pub fn read(bytes: &[u8]) -> Result<Rule, Errno> {
-    let classes = CLASSES.get().ok_or(Errno::EINVAL)?;
-    Rule::from_bytes(bytes, classes).map_err(|error| match error {
+    Rule::from_bytes(bytes, &CLASSES).map_err(|error| match error {
         Error::Invalid => Errno::EINVAL,
         Error::LongText => Errno::ENAMETOOLONG,
         Error::NoMemory => Errno::ENOMEM,
@@ -248,9 +242,7 @@ pub fn any_watches() -> bool {
 
 /// Whether there are rules about calls that send signals.
 pub fn any_for_signals() -> bool {
-    CLASSES
-        .get()
-        .is_some_and(|classes| any(|entry| entry.rule.is_for_signals(classes)))
+    any(|entry| entry.rule.is_for_signals(&CLASSES))
 }
 
 /// The first rule that matches a call that ends.
@@ -373,7 +365,7 @@ impl Facts for Asked<'_> {
         own.is_some_and(|tree| trees.iter().any(|tag| tree.has(*tag)))
     }
     fn wants(&self, rights: u32) -> bool {
-        let (Some(classes), Some(context)) = (CLASSES.get(), self.subject.context) else {
+        let Some(context) = self.subject.context else {
             return false;
         };
         let how = match &context.details.special {
@@ -381,7 +373,7 @@ impl Facts for Asked<'_> {
             _ => 0,
         };
         let number = calls::number_in(context.call.arch, context.call.number) as u32;
-        classes.wants(rights, number, &context.call.arguments, how)
+        CLASSES.wants(rights, number, &context.call.arguments, how)
     }
 }
 
