@@ -113,45 +113,65 @@ enum In {
     Own,
 }
 
-fn record(how: In, args: fmt::Arguments<'_>) {
-    if settings::enabled() == settings::OFF {
-        return;
-    }
-    match how {
-        In::Call => record::write_change(kind::CONFIG_CHANGE, args),
-        In::Own => record::write_alone(kind::CONFIG_CHANGE, args),
+/// What is recorded of a rule that goes.
+struct Gone<'a> {
+    /// Whose session it is, is told, too.
+    session: bool,
+    op: &'static str,
+    /// What the path is of: a name, or a tree.
+    field: &'static str,
+    path: &'a [u8],
+}
+
+impl fmt::Display for Gone<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.session {
+            write!(f, "{Session} ")?;
+        }
+        write!(f, "op={} {}={}", self.op, self.field, Untrusted(self.path))
     }
 }
 
-/// Directories are gone, or are not where they were: rules with names in them go, too.
-fn forget(how: In, is: impl Fn(FileId) -> bool) {
+/// Removes the rules that `gone` says something of, which is recorded.
+fn remove_rules(how: In, gone: impl Fn(&Entry) -> Option<Gone<'_>>) {
     let Some(set) = rules::all() else { return };
     let mut any = false;
     for entry in set.all() {
-        let in_it = |watch: &&Watch| is(watch.dir);
-        let (watch, op) = match (
-            entry.file.as_ref().filter(in_it),
-            entry.exe.as_ref().filter(in_it),
-        ) {
-            (Some(file), _) => (file, "remove_rule"),
-            (None, Some(exe)) => (exe, "autoremove_rule"),
-            (None, None) => continue,
-        };
-        record(
-            how,
-            format_args!(
-                "{Session} op={op} path={} key={} list={} res=1",
-                Untrusted(&watch.path),
-                OrNull(entry.rule.key()),
-                entry.rule.list as u32
-            ),
-        );
-        remove(entry);
+        let Some(gone) = gone(entry) else { continue };
+        if settings::enabled() != settings::OFF {
+            let (key, list) = (OrNull(entry.rule.key()), entry.rule.list as u32);
+            let text = format_args!("{gone} key={key} list={list} res=1");
+            match how {
+                In::Call => record::write_change(kind::CONFIG_CHANGE, text),
+                In::Own => record::write_alone(kind::CONFIG_CHANGE, text),
+            }
+        }
+        if rules::remove_one(entry.id) == Err(Errno::ENOMEM) {
+            super::queue::lost("out of memory in audit_remove_parent_watches");
+        }
         any = true;
     }
     if any {
         settings::apply();
     }
+}
+
+/// Directories are gone, or are not where they were: rules with names in them go, too.
+fn forget(how: In, is: impl Fn(FileId) -> bool) {
+    remove_rules(how, |entry| {
+        let in_it = |watch: &&Watch| is(watch.dir);
+        let file = entry.file.as_ref().filter(in_it);
+        let (watch, op) = match file {
+            Some(file) => (file, "remove_rule"),
+            None => (entry.exe.as_ref().filter(in_it)?, "autoremove_rule"),
+        };
+        Some(Gone {
+            session: true,
+            op,
+            field: "path",
+            path: &watch.path,
+        })
+    });
 }
 
 /// The running thread's call is judged by the present rules, though some of them go while it is made.
@@ -162,36 +182,17 @@ fn still_meant() {
     });
 }
 
-/// Removes a rule whose file or directory is gone.
-fn remove(entry: &Entry) {
-    if rules::remove_one(entry.id) == Err(Errno::ENOMEM) {
-        super::queue::lost("out of memory in audit_remove_parent_watches");
-    }
-}
-
 /// Watched trees' directories are gone.
 fn fell(is: impl Fn(FileId) -> bool) {
-    let Some(set) = rules::all() else { return };
-    let mut any = false;
-    for entry in set.all() {
-        let Some(tree) = entry.tree.as_ref().filter(|tree| is(tree.root)) else {
-            continue;
-        };
-        record(
-            In::Own,
-            format_args!(
-                "op=remove_rule dir={} key={} list={} res=1",
-                Untrusted(&tree.path),
-                OrNull(entry.rule.key()),
-                entry.rule.list as u32
-            ),
-        );
-        remove(entry);
-        any = true;
-    }
-    if any {
-        settings::apply();
-    }
+    remove_rules(In::Own, |entry| {
+        let tree = entry.tree.as_ref().filter(|tree| is(tree.root))?;
+        Some(Gone {
+            session: false,
+            op: "remove_rule",
+            field: "dir",
+            path: &tree.path,
+        })
+    });
 }
 
 /// Names have changed. May sleep.
