@@ -6,7 +6,7 @@ use crate::fs::lookup::{AT_FDCWD, lookup};
 use crate::fs::mount;
 use crate::fs::path::Path;
 use crate::fs::walk::Walk;
-use crate::mm::reserve::{room, room_exact};
+use crate::mm::reserve::{copy_of, room};
 use crate::sync::SpinLock;
 use crate::task::audit::names::id;
 use alloc::vec::Vec;
@@ -39,9 +39,7 @@ fn tags_of(at: &Path) -> Result<Vec<FileId>, Errno> {
 impl Tree {
     /// Watches the tree at a path. Errors are those of looking it up, and `ENOMEM`. May sleep.
     pub fn new(path: &[u8]) -> Result<Self, Errno> {
-        let mut own = Vec::new();
-        room_exact(&mut own, path.len())?;
-        own.extend_from_slice(path);
+        let own = copy_of(path)?;
         let at = lookup(AT_FDCWD, path, Walk::empty())?;
         Ok(Self {
             path: own,

@@ -6,7 +6,7 @@ use super::rules::{self, Entry};
 use super::settings;
 use crate::fs::dentry::Dentry;
 use crate::fs::lookup::{AT_FDCWD, with_parent};
-use crate::mm::reserve::room_exact;
+use crate::mm::reserve::copy_of;
 use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
 use crate::task::audit::names::{Change, id};
@@ -30,9 +30,7 @@ impl Watch {
     /// Watches the name at the end of a path. There need not be such a name now. `ENOENT`: there is no such
     /// directory; `ENOMEM`, and others of looking it up. May sleep.
     pub fn new(path: &[u8]) -> Result<Self, Errno> {
-        let mut own = Vec::new();
-        room_exact(&mut own, path.len())?;
-        own.extend_from_slice(path);
+        let own = copy_of(path)?;
         with_parent(AT_FDCWD, path, Errno::EINVAL, |walker, name, _| {
             let dir = &walker.cur.dentry;
             let now = match dir.lookup(name) {

@@ -8,7 +8,7 @@ use super::site;
 use super::target::{Data, Target};
 use crate::arch::sites::Entry;
 use crate::arch::smp;
-use crate::mm::reserve::{handling, room, room_exact};
+use crate::mm::reserve::{copy_of, handling, room, room_exact};
 use crate::rcu::{self, Retire, Shared, Slot};
 use crate::sync::Mutex;
 use crate::tracing::Instance;
@@ -174,14 +174,6 @@ impl Probe {
     }
 }
 
-/// A copy of what was written.
-fn owned(text: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut copy = Vec::new();
-    room_exact(&mut copy, text.len())?;
-    copy.extend_from_slice(text);
-    Ok(copy)
-}
-
 impl Placed {
     fn probe(&self) -> Option<&Probe> {
         match &self.target.data {
@@ -209,7 +201,7 @@ impl Placed {
                 system,
                 event,
             } => {
-                let (system_name, event_name) = (owned(system)?, owned(event)?);
+                let (system_name, event_name) = (copy_of(system)?, copy_of(event)?);
                 let (id, soft) = instance.hold_event(system, event)?;
                 Do::Event {
                     enable,

@@ -62,6 +62,14 @@ pub fn room_exact(what: &mut impl Grow, more: usize) -> Result<(), Errno> {
     if done { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
+/// A copy of these bytes. `ENOMEM`. May sleep.
+pub fn copy_of(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut copy = Vec::new();
+    room_exact(&mut copy, bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 /// Locks with `lock` and returns the guard; the collection that `list` finds behind it has room for `more`
 /// further elements. Memory is allocated and freed without the lock, which may be a spinlock. `ENOMEM`. May
 /// sleep.

@@ -8,7 +8,7 @@ use super::{ABI, interface, traced};
 use crate::arch::module::Format;
 use crate::ftrace::texts::Function;
 use crate::mm::PAGE_SIZE;
-use crate::mm::reserve::{room, room_exact};
+use crate::mm::reserve::{copy_of, room};
 use crate::panic::taint;
 use crate::sync::Mutex;
 use crate::task::audit;
@@ -208,13 +208,6 @@ fn collect<T>(items: impl Iterator<Item = T>) -> Result<Vec<T>, Errno> {
     Ok(list)
 }
 
-fn copy(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut copy = Vec::new();
-    room_exact(&mut copy, bytes.len())?;
-    copy.extend_from_slice(bytes);
-    Ok(copy)
-}
-
 /// What is known of the module before it has memory.
 struct Read<'a> {
     object: Object<'a, Format>,
@@ -300,7 +293,7 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<Formed, Errno> {
     for export in exports.iter() {
         room(&mut offered, 1)?;
         offered.push(Export {
-            name: copy(export.name.bytes(&parts))?,
+            name: copy_of(export.name.bytes(&parts))?,
             address: export.address,
             gpl_only: export.gpl_only,
         });
@@ -310,7 +303,7 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<Formed, Errno> {
     for parameter in parameters.iter() {
         room(&mut named, 1)?;
         named.push(Named {
-            name: copy(parameter.name.bytes(&parts))?,
+            name: copy_of(parameter.name.bytes(&parts))?,
             parameter: *parameter,
         });
     }
@@ -322,7 +315,7 @@ fn form(read: &Read<'_>, mut image: Image) -> Result<Formed, Errno> {
         {
             room(&mut sections, 1)?;
             let address = parts[place.part as usize].address + place.offset;
-            sections.push((copy(section.name)?, address));
+            sections.push((copy_of(section.name)?, address));
         }
     }
     // Those that it does not use in the end are given back with the finder.

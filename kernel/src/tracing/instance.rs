@@ -131,12 +131,9 @@ fn every_cpu() -> u64 {
 impl Instance {
     /// A new one. `ENOMEM`.
     pub(super) fn new(name: &[u8]) -> Result<Self, Errno> {
-        let mut own = Vec::new();
-        crate::mm::reserve::room_exact(&mut own, name.len())?;
-        own.extend_from_slice(name);
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Ok(Self {
-            name: own,
+            name: crate::mm::reserve::copy_of(name)?,
             number: NUMBER.fetch_add(1, Relaxed),
             main: Buffer::new()?,
             spare: Buffer::new()?,

@@ -11,7 +11,6 @@ use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 use limen_linux_abi::Errno;
@@ -205,10 +204,7 @@ impl InodeOps for Node {
 
 impl InodeOps for Symlink {
     fn follow(&self, _: &Shared<Inode>) -> Result<Link, Errno> {
-        let mut text = Vec::new();
-        crate::mm::reserve::room_exact(&mut text, self.0.len())?;
-        text.extend_from_slice(&self.0);
-        Ok(Link::Text(text))
+        Ok(Link::Text(crate::mm::reserve::copy_of(&self.0)?))
     }
     fn size(&self, _: &Inode) -> u64 {
         self.0.len() as u64

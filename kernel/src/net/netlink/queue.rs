@@ -35,9 +35,7 @@ impl Datagram {
     }
     /// A copy. `ENOMEM`.
     pub fn copy(&self) -> Result<Self, Errno> {
-        let mut data = Vec::new();
-        crate::mm::reserve::room_exact(&mut data, self.data.len())?;
-        data.extend_from_slice(&self.data);
+        let data = crate::mm::reserve::copy_of(&self.data)?;
         Ok(Self { data, ..*self })
     }
     fn size(&self) -> usize {

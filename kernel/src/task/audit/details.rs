@@ -2,7 +2,7 @@
 //! that tell ask a static key first.
 
 use super::super::{Process, Task, current, find_task};
-use crate::mm::reserve::room_exact;
+use crate::mm::reserve::{copy_of, room};
 use alloc::vec::Vec;
 
 /// What is told only of some calls; the last one counts.
@@ -49,13 +49,6 @@ impl Details {
     }
 }
 
-fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut own = Vec::new();
-    room_exact(&mut own, bytes.len()).ok()?;
-    own.extend_from_slice(bytes);
-    Some(own)
-}
-
 /// The call is one of those.
 #[cold]
 #[inline(never)]
@@ -68,9 +61,9 @@ pub fn special(special: Special) {
 /// The call loads or unloads a module of the kernel.
 #[cold]
 pub fn module(name: &[u8]) {
-    match copy(name) {
-        Some(name) => special(Special::Module(name)),
-        None => lost(),
+    match copy_of(name) {
+        Ok(name) => special(Special::Module(name)),
+        Err(_) => lost(),
     }
 }
 
@@ -89,11 +82,11 @@ pub fn pair(fds: [i32; 2]) {
 #[cold]
 #[inline(never)]
 pub fn address(raw: &[u8]) {
-    match copy(raw) {
-        Some(raw) => {
+    match copy_of(raw) {
+        Ok(raw) => {
             current().audit.with(|context| context.details.address = raw);
         }
-        None => lost(),
+        Err(_) => lost(),
     }
 }
 
@@ -107,7 +100,7 @@ pub fn target(of: &Task) {
     };
     current().audit.with(|context| {
         let targets = &mut context.details.targets;
-        match crate::mm::reserve::room(targets, 1) {
+        match room(targets, 1) {
             Ok(()) => targets.push(target),
             Err(_) => context.lost = true,
         }

@@ -3,10 +3,9 @@
 use super::list::{self, Event};
 use super::state::State;
 use super::trigger::{self, Trigger};
-use crate::mm::reserve::{room, room_exact};
+use crate::mm::reserve::{copy_of, room};
 use crate::tracing::Instance;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_trace_events::filter::{self, Cause, Error, Filter};
@@ -81,7 +80,7 @@ impl Instance {
             Err(error) if error.cause == Cause::NoMemory => Err(Errno::ENOMEM),
             Err(error) => {
                 let text = text.trim_ascii();
-                state.refused = Some((owned(text)?, error));
+                state.refused = Some((copy_of(text)?, error));
                 state.filter = None;
                 event.publish(self, Some(state))?;
                 drop(states);
@@ -116,7 +115,7 @@ impl Instance {
         systems.retain(|(of, ..)| *of != system);
         if !clears {
             room(&mut *systems, 1)?;
-            systems.push((system, owned(text)?, (!any).then_some(failed)));
+            systems.push((system, copy_of(text)?, (!any).then_some(failed)));
         }
         drop(systems);
         if any {
@@ -228,11 +227,4 @@ impl Instance {
             let _ = event.publish(self, None);
         }
     }
-}
-
-fn owned(text: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut copy = Vec::new();
-    room_exact(&mut copy, text.len())?;
-    copy.extend_from_slice(text);
-    Ok(copy)
 }
