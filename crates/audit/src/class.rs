@@ -112,14 +112,13 @@ pub struct Classes {
     read: Calls,
     chattr: Calls,
     signal: Calls,
-    special: [(u32, Which); 6],
+    /// Those that the ABI has.
+    special: [(Option<u32>, Which); 6],
 }
 
 impl Classes {
     /// Those of an ABI in which `name_of` is the name of a number.
     pub fn new(name_of: impl Fn(usize) -> Option<&'static str>) -> Self {
-        /// No call has this number.
-        const NONE: u32 = u32::MAX;
         let empty = [0; MASK];
         let mut all = Self {
             dir_write: empty,
@@ -128,19 +127,19 @@ impl Classes {
             chattr: empty,
             signal: empty,
             special: [
-                (NONE, Which::Open),
-                (NONE, Which::OpenAt),
-                (NONE, Which::OpenAt2),
-                (NONE, Which::SocketCall),
-                (NONE, Which::Execute),
-                (NONE, Which::Execute),
+                (None, Which::Open),
+                (None, Which::OpenAt),
+                (None, Which::OpenAt2),
+                (None, Which::SocketCall),
+                (None, Which::Execute),
+                (None, Which::Execute),
             ],
         };
         const SPECIAL: [&str; 6] = ["open", "openat", "openat2", "socketcall", "execve", "execveat"];
         for number in 0..32 * MASK - CLASSES {
             let Some(name) = name_of(number) else { continue };
             if let Some(at) = SPECIAL.iter().position(|special| *special == name) {
-                all.special[at].0 = number as u32;
+                all.special[at].0 = Some(number as u32);
             }
             let (word, bit) = (number / 32, 1 << (number % 32));
             for (class, calls) in [
@@ -187,7 +186,7 @@ impl Classes {
     /// `openat2`.
     pub fn wants(&self, wanted: u32, number: u32, arguments: &[usize; 4], how: u32) -> bool {
         let access = |flags: u32| wanted & [perm::READ, perm::WRITE, 6, 6][(flags & 3) as usize] != 0;
-        match self.special.iter().find(|(special, _)| *special == number) {
+        match self.special.iter().find(|(special, _)| *special == Some(number)) {
             Some((_, Which::Open)) => access(arguments[1] as u32),
             Some((_, Which::OpenAt)) => access(arguments[2] as u32),
             Some((_, Which::OpenAt2)) => access(how),
@@ -226,6 +225,6 @@ mod tests {
         let wants = |wanted, number, a| classes.wants(wanted, number, &[a; 4], a as u32);
         assert!(wants(4, 1, 0) && !wants(2, 1, 0) && wants(2, 2, 1) && wants(4, 3, 2) && wants(2, 3, 2));
         assert!(wants(1, 4, 0) && !wants(14, 4, 0) && wants(2, 5, 0) && wants(8, 6, 0) && wants(4, 7, 0));
-        assert!(!wants(15, 0, 0) && !wants(15, 8, 0) && !wants(15, u32::MAX - 1, 0));
+        assert!(!wants(15, 0, 0) && !wants(15, 8, 0) && !wants(15, u32::MAX, 2));
     }
 }
