@@ -165,10 +165,14 @@ impl Kernel {
         let built = self.built();
         let mut elf = std::fs::read(&linked).with_context(|| format!("cannot read {}", linked.display()))?;
         let references = references::of_functions(&elf)?;
-        limen_embed_symbols::embed(&mut elf)?;
+        let table = limen_embed_symbols::embed(&mut elf)?;
         let sites = limen_embed_symbols::sites::embed(&mut elf, &references)?;
         let jumps = limen_embed_symbols::jumps::embed(&mut elf)?;
         if verbose {
+            eprintln!(
+                "limen: {} symbols take {} of {} bytes",
+                table.symbols, table.used, table.room
+            );
             eprintln!(
                 "limen: {} functions can be traced, {} must not be; {jumps} jumps of static keys",
                 sites.sites, sites.left_out

@@ -27,19 +27,16 @@ pub struct Summary {
     pub room: usize,
 }
 
-/// Fills the symbol table of the kernel ELF file `image`. If the names do not fit, they lose their leading
-/// paths.
+/// Fills the symbol table of the kernel ELF file `image`. A table that does not fit is an error: with a part
+/// of the names, or of each, tracers would look for functions in vain.
 pub fn embed(image: &mut [u8]) -> Result<Summary> {
     let (symbols, offset, room) = read(image)?;
-    let mut bytes = limen_symbols::encode(&symbols);
-    if bytes.len() > room {
-        let short: Vec<_> = symbols.iter().map(|(a, n)| (*a, shorten(n))).collect();
-        bytes = limen_symbols::encode(&short);
-    }
+    let bytes = limen_symbols::encode(&symbols);
     ensure!(
         bytes.len() <= room,
-        "the symbol table needs {} bytes, {ROOM} has {room}",
-        bytes.len()
+        "the symbol table needs {} bytes, the kernel has {room} for it: enlarge `ROOM` in {}",
+        bytes.len(),
+        "kernel/src/mm/symbols.rs"
     );
     let place = image
         .get_mut(offset..offset + room)
@@ -78,13 +75,4 @@ fn read(image: &[u8]) -> Result<(Vec<(u64, String)>, usize, usize)> {
     symbols.dedup_by_key(|s| s.0);
     let (offset, size) = room.with_context(|| format!("the kernel has no {ROOM}"))?;
     Ok((symbols, offset, size))
-}
-
-/// `a::b::C<d::E>::f` without the first two parts of its path.
-fn shorten(name: &str) -> String {
-    let mut parts = name.splitn(3, "::");
-    match (parts.next(), parts.next(), parts.next()) {
-        (_, _, Some(rest)) => rest.to_string(),
-        _ => name.to_string(),
-    }
 }
