@@ -37,5 +37,4 @@ pub fn init() {
     crate::task::audit::when_threads_begin(rules::never);
     crate::task::audit::names::when_names_change(watches::changed);
     record::initialized(wanted);
-    settings::apply();
 }
