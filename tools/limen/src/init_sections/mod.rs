@@ -50,13 +50,23 @@ pub fn check_image(data: &[u8]) -> Result<Report> {
     })
 }
 
+/// How many bytes of a section are not the word with which the linker fills its last page.
+fn unfilled(bytes: &[u8]) -> usize {
+    let (words, _) = bytes.as_chunks::<4>();
+    let filling = words.iter().rev().take_while(|word| Some(*word) == words.last());
+    bytes.len() - 4 * filling.count()
+}
+
 /// What only boot has, and the names of everything.
 fn init(file: &File<'_>) -> Result<Init> {
-    let section = |name: &str| -> Result<Range<u64>> {
+    let mut contents = Vec::new();
+    let mut section = |name: &str| -> Result<Range<u64>> {
         let section = file
             .section_by_name(name)
             .with_context(|| format!("the image has no section {name}"))?;
-        Ok(section.address()..section.address() + section.size())
+        let start = section.address();
+        contents.push(start..start + unfilled(section.data()?) as u64);
+        Ok(start..start + section.size())
     };
     let address = |name: &str| file.symbol_by_name(name).map(|symbol| symbol.address());
     let (text, data) = (section(".init.text")?, section(".init.data")?);
@@ -67,6 +77,7 @@ fn init(file: &File<'_>) -> Result<Init> {
     let mut init = Init {
         freed: text.start..end,
         bounds: vec![text.start, text.end, data.start],
+        contents,
         code: Vec::new(),
         text,
         ..Init::default()
@@ -91,4 +102,16 @@ fn init(file: &File<'_>) -> Result<Init> {
         init.symbols.insert(at, size, "__vectors_load".to_string());
     }
     Ok(init)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unfilled;
+
+    #[test]
+    fn what_fills_the_last_page() {
+        assert_eq!(unfilled(&[1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]), 4);
+        assert_eq!(unfilled(&[1, 2, 3, 4, 0xcc, 0xcc, 0xcc, 0xcc]), 4);
+        assert_eq!(unfilled(&[]), 0);
+    }
 }

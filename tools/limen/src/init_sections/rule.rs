@@ -26,6 +26,9 @@ pub struct Init {
     pub text: Range<u64>,
     /// Where nothing lies, although somebody may ask for the address.
     pub bounds: Vec<u64>,
+    /// Where something lies, with a name or without. What else is given back only fills pages; an address in
+    /// it has been put together of two halves that have nothing to do with each other.
+    pub contents: Vec<Range<u64>>,
     /// Sections of code that stay.
     pub code: Vec<Range<u64>>,
     pub symbols: Symbols,
@@ -34,6 +37,13 @@ pub struct Init {
 impl Init {
     fn is_bound(&self, address: u64) -> bool {
         self.bounds.contains(&address)
+    }
+
+    fn is_filler(&self, address: u64) -> bool {
+        let lies_in = |range: &Range<u64>| range.contains(&address);
+        self.freed.contains(&address)
+            && !self.contents.iter().any(lies_in)
+            && self.symbols.object(address).is_none()
     }
 
     /// Whether a word of data with this value is taken for a pointer. What leads into the midst of a function
@@ -61,7 +71,7 @@ impl Init {
         while let Some(goes) = todo.pop() {
             for &(from, to) in found {
                 let inside = self.freed.contains(&from) || goes.contains(&from);
-                if !goes.contains(&to) || inside || self.is_bound(to) {
+                if !goes.contains(&to) || inside || self.is_bound(to) || self.is_filler(to) {
                     continue;
                 }
                 let part = match self.symbols.object(from) {
@@ -145,6 +155,7 @@ mod tests {
             freed: 0x2000..0x5000,
             text: 0x2000..0x3000,
             bounds: vec![0x2000, 0x3000, 0x4000],
+            contents: Vec::from_iter([(0x2000, 0x2200), (0x4000, 0x5000)].map(|(start, end)| start..end)),
             code: Vec::from_iter([(0x1000, 0x2000)].map(|(start, end)| start..end)),
             symbols,
         }
@@ -169,6 +180,15 @@ mod tests {
         // What the linker puts between the sections, but not its beginning.
         assert_eq!(errors(&[(0x1304, 0x3020)]).len(), 1);
         assert!(errors(&[(0x1304, 0x3000), (0x1304, 0x4000)]).is_empty());
+    }
+
+    #[test]
+    fn what_fills_pages_is_nothing() {
+        // Behind the functions of .init.text, and between the sections.
+        assert!(errors(&[(0x1104, 0x2200), (0x1104, 0x3200)]).is_empty());
+        // Of .init.text, with a name or without.
+        assert_eq!(errors(&[(0x1104, 0x2108)]).len(), 1);
+        assert_eq!(errors(&[(0x1104, 0x21fc)]).len(), 1);
     }
 
     #[test]
