@@ -101,8 +101,11 @@ fn result(line: &str) -> Option<&str> {
 }
 
 /// Some cases look for the number of a process anywhere in lines of a trace, in which microseconds have six
-/// digits. So processes get numbers of seven, as where systemd has raised the limit.
-const SCRIPT: &str = "cd /proc/sys/kernel && echo 4194304 > pid_max && echo 1000000 > ns_last_pid || exit 1
+/// digits. So processes get numbers of seven, as where systemd has raised the limit. A 32-bit kernel has none
+/// so high: there it is large ones.
+const SCRIPT: &str = "cd /proc/sys/kernel || exit 1
+if echo 4194304 > pid_max; then last=1000000; else last=20000; fi 2> /dev/null
+echo $last > ns_last_pid || exit 1
 mount -t tracefs nodev /sys/kernel/tracing || exit 1
 modules=/lib/modules/$(uname -r)
 mkdir -p $modules
