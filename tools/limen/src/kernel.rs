@@ -1,8 +1,12 @@
 //! The kernel of a run: ours, built when needed, or the image given with `--kernel`.
 
+use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use object::Endianness;
+use object::elf::{FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::arch::Arch;
 use crate::build;
@@ -19,6 +23,25 @@ pub struct Kernel {
     pub limen: bool,
     /// Modules that the agent loads first.
     pub modules: Vec<(String, Vec<u8>)>,
+}
+
+impl Kernel {
+    /// Where its image ends in memory, in bytes. 0: the image is no ELF file, and QEMU looks itself
+    /// whether it fits.
+    pub fn end(&self) -> Result<u64> {
+        let mut head = vec![0; 4096];
+        let read = std::fs::File::open(&self.image).and_then(|mut file| file.read(&mut head));
+        let read = read.with_context(|| format!("cannot read {}", self.image.display()))?;
+        let head = &head[..read];
+        let Ok(header) = FileHeader64::<Endianness>::parse(head) else {
+            return Ok(0);
+        };
+        let endian = header.endian()?;
+        let parts = header.program_headers(endian, head)?;
+        let parts = parts.iter().filter(|part| part.p_type(endian) == PT_LOAD);
+        let ends = parts.map(|part| part.p_paddr(endian).saturating_add(part.p_memsz(endian)));
+        Ok(ends.max().unwrap_or(0))
+    }
 }
 
 /// What `--kernel` calls Debian's current image, which is fetched.

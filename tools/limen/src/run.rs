@@ -104,6 +104,15 @@ pub fn run(options: &RunOptions) -> Result<i32> {
             16 + mib * 3
         );
     }
+    let least = kernel.end()? + initrd.len() as u64;
+    // QEMU puts the initramfs at the end of memory, over the kernel if need be.
+    if memory << 20 < least {
+        bail!(
+            "--mem {}: too little for the kernel and an initramfs; give at least {}M",
+            options.mem,
+            (least >> 20) + 2
+        );
+    }
     let initrd = TemporaryFile::new(&initrd)?;
     let kvm = accel::choose(options.accel, arch, &kernel, options.verbose)?;
     if options.gdb {

@@ -67,6 +67,7 @@ pub(super) fn bad_input(context: &Context) -> Result<Verdict> {
         (vec!["--root=/no/such/dir"], 125, "no such directory"),
         (vec!["--mem=banana"], 125, "--mem"),
         (vec!["--mem=1M", "--", "true"], 125, "too little"),
+        (vec!["--arch=x86_64", "--mem=6M", "--", "true"], 125, "too little"),
         (
             vec!["--kernel=/no/such/kernel", "--", "true"],
             125,
