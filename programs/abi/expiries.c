@@ -420,7 +420,7 @@ static void running_thread(int which) {
     pthread_create(&thread, NULL, works, &which);
     pthread_join(thread, NULL);
     /* While its handler runs it blocks the signal; one that comes then is another's. */
-    CHECK(heard_here >= 18 && heard_elsewhere <= 2);
+    CHECK(heard_here >= 15 && heard_elsewhere <= 5);
 }
 
 /* --- Debuggers --- */
