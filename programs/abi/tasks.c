@@ -380,6 +380,70 @@ static void threads_shown(void) {
     CHECK((long)count == 2);
 }
 
+/*
+ * A stack is read from a file that a privileged process has opened, by one that might trace. Who opens maps, environ, auxv or mem has to be allowed to, and who
+ * reads them then does not.
+ */
+static void openers_and_readers(void) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct all[2], none[2] = {{0, 0, 0}, {0, 0, 0}};
+    static const char *const memory[] = {"maps", "environ", "auxv"};
+    char text[512], path[64];
+    int pipes[2][2], status, admins, others, of_memory[3];
+    CHECK(pipe(pipes[0]) == 0 && pipe(pipes[1]) == 0);
+    /* Root without capabilities, which may itself be traced by such. */
+    pid_t weak = fork();
+    if (weak == 0) {
+        failed = 0;
+        CHECK(syscall(SYS_capset, &header, none) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
+        char byte = failed;
+        if (write(pipes[0][1], &byte, 1) < 0) _exit(1);
+        snprintf(path, sizeof path, "/proc/%d/stack", getpid());
+        int own = open(path, O_RDONLY);
+        CHECK(own >= 0 && read(own, text, sizeof text) == -1 && errno == EACCES);
+        /* Which also comes before whether the reader might trace. */
+        snprintf(path, sizeof path, "/proc/%d/stack", getppid());
+        int parents = open(path, O_RDONLY);
+        CHECK(parents >= 0 && read(parents, text, sizeof text) == -1 && errno == EACCES);
+        if (write(pipes[0][1], &byte, 1) < 0 || read(pipes[1][0], &byte, 1) < 0) _exit(1);
+        _exit(failed);
+    }
+    CHECK(read(pipes[0][0], text, 1) == 1 && *text == 0);
+    snprintf(path, sizeof path, "/proc/%d/stack", weak);
+    CHECK((admins = open(path, O_RDONLY)) >= 0 && read(pipes[0][0], text, 1) == 1);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "/proc/%d/%s", getpid(), memory[i]);
+        CHECK((of_memory[i] = open(path, O_RDONLY)) >= 0);
+    }
+    pid_t other = fork();
+    if (other == 0) {
+        failed = 0;
+        CHECK(syscall(SYS_capget, &header, all) == 0);
+        memcpy(none, all, sizeof all);
+        none[0].effective = none[1].effective = 0;
+        /* Opened without the capability, read with it. */
+        CHECK(syscall(SYS_capset, &header, none) == 0);
+        snprintf(path, sizeof path, "/proc/%d/stack", weak);
+        CHECK((others = open(path, O_RDONLY)) >= 0 && syscall(SYS_capset, &header, all) == 0);
+        CHECK(read(others, text, sizeof text) == -1 && errno == EACCES);
+        /* Opened with it, read without any. */
+        memset(none, 0, sizeof none);
+        CHECK(syscall(SYS_capset, &header, none) == 0);
+        CHECK(read(admins, text, sizeof text) > 6 && strncmp(text, "[<0>] ", 6) == 0);
+        for (int i = 0; i < 3; i++) {
+            CHECK(read(of_memory[i], text, sizeof text) > 0);
+            snprintf(path, sizeof path, "/proc/%d/%s", getppid(), memory[i]);
+            CHECK(open(path, O_RDONLY) == -1 && errno == EACCES);
+        }
+        _exit(failed);
+    }
+    CHECK(waitpid(other, &status, 0) == other && status == 0);
+    CHECK(write(pipes[1][1], "", 1) == 1 && waitpid(weak, &status, 0) == weak && status == 0);
+    close(admins);
+    for (int i = 0; i < 3; i++) close(of_memory[i]);
+    for (int i = 0; i < 4; i++) close(pipes[i / 2][i % 2]);
+}
+
 int main(int argc, char **argv) {
     char byte = 0;
     if (argc > 1)
@@ -390,6 +454,7 @@ int main(int argc, char **argv) {
     apart(raising);
     stays();
     looking();
+    openers_and_readers();
     unlink("raising");
     apart(long_names);
     audited();

@@ -58,7 +58,7 @@ pub fn peek(task: &Arc<Task>, from: usize, to: usize) -> SysResult {
             }
         };
         let Some(mut found) = found else { break };
-        found.settle_if_awaited();
+        found.settle();
         if let Err(error) = found.write_to(to.wrapping_add(done * info::SIZE)) {
             return if done > 0 { Ok(done) } else { Err(error) };
         }

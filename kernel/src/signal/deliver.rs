@@ -7,7 +7,7 @@ use super::{
 use crate::arch::{frame::Frame, signal as arch};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
-use crate::task::{CurrentTask, coredump, current, exit, ptrace};
+use crate::task::{CurrentTask, coredump, current, exit, ptrace, timers};
 use core::hint::black_box;
 use limen_entry::Cause;
 use limen_linux_abi::{Errno, Restart};
@@ -59,9 +59,6 @@ pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     let next = next(&task, &mut caught, &areas);
     black_box(&mut *frame);
     let restart = frame.resume_syscall(call);
-    if caught.info.may_be_awaited() {
-        crate::task::timers::signal_taken(&mut caught.info);
-    }
     match next {
         Next::Nothing => {
             if restart.is_some() && limen_entry::Frame::restart(frame).is_none() {
@@ -161,10 +158,10 @@ fn next(task: &CurrentTask, caught: &mut Caught, areas: &impl Areas) -> Next {
 /// Takes the next signal. If it has a handler, puts it into `caught` and returns `handler`. Else carries out
 /// its default action and returns `None`.
 #[inline(always)]
-fn take(
-    task: &CurrentTask,
-    mut shared: IrqSpinGuard<'_, ProcessSignals>,
-    mut own: InnerGuard<'_, TaskSignals>,
+fn take<'a>(
+    task: &'a CurrentTask,
+    mut shared: IrqSpinGuard<'a, ProcessSignals>,
+    mut own: InnerGuard<'a, TaskSignals>,
     caught: &mut Caught,
     handler: Next,
 ) -> Option<Next> {
@@ -186,7 +183,29 @@ fn take(
         return Some(Next::Nothing);
     };
     pending.take(sig, &mut caught.info);
+    if caught.info.is_awaited() {
+        (shared, own) = tell_timer(task, shared, own, &mut caught.info)?;
+    }
     act(task, shared, own, caught, handler)
+}
+
+/// Tells the timer that sent the signal in `info`, which was taken. The locks are released meanwhile. `None`:
+/// the timer has been set or deleted since, so there is no signal.
+#[cold]
+#[inline(never)]
+fn tell_timer<'a>(
+    task: &'a CurrentTask,
+    shared: IrqSpinGuard<'a, ProcessSignals>,
+    own: InnerGuard<'a, TaskSignals>,
+    info: &mut SigInfo,
+) -> Option<(IrqSpinGuard<'a, ProcessSignals>, InnerGuard<'a, TaskSignals>)> {
+    drop((own, shared));
+    if !timers::signal_taken(info) {
+        return None;
+    }
+    let shared = task.process.signals.lock();
+    let own = task.signals.lock_under(&shared);
+    Some((shared, own))
 }
 
 /// Begins to do what the process does on the signal in `caught`, which was taken. If it has a handler, puts
@@ -239,9 +258,6 @@ fn act(
     } else {
         default_action(task, shared, &caught.info);
     }
-    if caught.info.may_be_awaited() {
-        crate::task::timers::signal_taken(&mut caught.info);
-    }
     None
 }
 
@@ -270,8 +286,8 @@ fn take_traced<'a>(
         // A `SIGCONT` during the stop cancels the stop of the process.
         own.stop_dequeued = true;
         drop((own, shared));
-        if caught.info.may_be_awaited() {
-            crate::task::timers::signal_taken(&mut caught.info);
+        if caught.info.is_awaited() && !timers::signal_taken(&mut caught.info) {
+            return None;
         }
         if !ptrace::before_delivery(task, &mut caught.info) {
             return None;
@@ -291,10 +307,10 @@ fn take_traced<'a>(
 /// [`take`] for a thread whose `struct rseq` may need work before the handler.
 #[cold]
 #[inline(never)]
-fn take_with_rseq(
-    task: &CurrentTask,
-    shared: IrqSpinGuard<'_, ProcessSignals>,
-    own: InnerGuard<'_, TaskSignals>,
+fn take_with_rseq<'a>(
+    task: &'a CurrentTask,
+    shared: IrqSpinGuard<'a, ProcessSignals>,
+    own: InnerGuard<'a, TaskSignals>,
     caught: &mut Caught,
 ) -> Option<Next> {
     take(task, shared, own, caught, Next::HandlerAfterRseq)

@@ -53,11 +53,18 @@ const POINTER: usize = size_of::<usize>() / 4;
 /// them.
 const UNION: usize = if POINTER == 2 { 4 } else { 3 };
 
-/// The word `si_errno`. In everything that the kernel sends it is less than 65,536, or a small negative
-/// number. While a timer's signal is
-/// pending it is `AWAITED`.
+/// The word `si_errno`.
 const ERRNO: usize = 1;
-const AWAITED: u32 = 0x5449_4d45;
+
+/// The number in the word `si_signo`. While a timer's signal is pending, a bit above the number says of which
+/// timer: programs can neither see nor make these.
+const NUMBER: u32 = 0xff;
+/// `ITIMER_REAL`'s.
+const OF_ITIMER: u32 = 1 << 8;
+/// A POSIX timer's.
+const OF_TIMER: u32 = 1 << 9;
+/// A POSIX timer's that has been deleted.
+const OF_NONE: u32 = 1 << 10;
 
 /// The first words of a signal's `siginfo_t`.
 #[derive(Clone, Copy, Debug)]
@@ -137,35 +144,36 @@ impl SigInfo {
         let mut info = Self::new(sig, code::TIMER);
         info.words[UNION] = timer_id as u32;
         info.put_pointer(UNION + 2, value);
-        info.awaited()
+        info.words[0] |= OF_TIMER;
+        info
     }
     /// The expiry of an interval timer, which wants to be told as well.
     pub fn itimer(sig: u32) -> Self {
-        Self::kernel(sig).awaited()
+        let mut info = Self::kernel(sig);
+        info.words[0] |= OF_ITIMER;
+        info
     }
-    fn awaited(mut self) -> Self {
-        self.words[ERRNO] = AWAITED;
-        self
+    /// Whether a timer has to be told that this was taken. Asked for every signal that is taken.
+    #[inline(always)]
+    pub fn is_awaited(&self) -> bool {
+        self.words[0] > NUMBER
     }
-    /// Whether a timer may want to be told that this was taken. Programs can make such details, too. Called
-    /// for every signal that is taken.
-    #[inline]
-    pub fn may_be_awaited(&self) -> bool {
-        self.words[ERRNO] == AWAITED
-    }
-    /// [`Self::settle`] for what is still pending.
-    pub fn settle_if_awaited(&mut self) {
-        if self.may_be_awaited() {
-            self.settle();
-        }
-    }
-    /// Makes it what programs may see.
+    /// Makes what was pending what programs may see.
     pub fn settle(&mut self) {
-        self.words[ERRNO] = 0;
+        self.words[0] &= NUMBER;
     }
-    /// The number of the POSIX timer that sent it.
+    /// Whether `ITIMER_REAL` sent it. For what has not been settled.
+    pub fn is_of_itimer(&self) -> bool {
+        self.words[0] & OF_ITIMER != 0
+    }
+    /// The number of the POSIX timer that sent it and has not been deleted. For what has not been settled.
+    #[inline(always)]
     pub fn timer_id(&self) -> Option<i32> {
-        (self.code() == code::TIMER).then_some(self.words[UNION] as i32)
+        (self.words[0] & OF_TIMER != 0).then_some(self.words[UNION] as i32)
+    }
+    /// The POSIX timer that sent it has been deleted: nothing is to be told, and nobody gets the signal.
+    pub fn forget_timer(&mut self) {
+        self.words[0] = self.words[0] & NUMBER | OF_NONE;
     }
     /// `si_overrun`.
     pub fn set_overrun(&mut self, overrun: i32) {
@@ -247,7 +255,11 @@ impl SigInfo {
     /// The signal number.
     #[inline(always)]
     pub fn signal(&self) -> u32 {
-        self.words[0]
+        self.words[0] & NUMBER
+    }
+    /// Whether `si_signo` is `sig`. A tracer can put any word there (`PTRACE_SETSIGINFO`).
+    pub fn is_of_signal(&self, sig: u32) -> bool {
+        self.words[0] == sig
     }
     /// `si_errno`.
     pub fn errno(&self) -> i32 {

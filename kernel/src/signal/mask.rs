@@ -3,7 +3,7 @@
 use super::{Action, DEFAULT, IGNORE, NSIG, SigInfo, SigSet, send, set_mask, wake};
 use crate::arch::index;
 use crate::sched;
-use crate::task::{CurrentTask, current};
+use crate::task::{CurrentTask, current, timers};
 use limen_linux_abi::Errno;
 use limen_linux_abi::SysResult;
 
@@ -42,25 +42,28 @@ pub fn pause() -> SysResult {
 
 /// Takes a pending signal of `set`; the thread's own before the process's.
 pub fn take(task: &CurrentTask, set: SigSet) -> Option<SigInfo> {
-    let mut shared = task.process.signals.lock();
-    let mut own = task.signals.lock();
-    let not = SigSet(!set.0);
-    let taken = own
-        .pending
-        .take_next(not)
-        .or_else(|| shared.pending.take_next(not));
-    wake::recalculate(task, &shared, &own);
-    drop(own);
-    drop(shared);
-    taken.map(tell_timer)
+    loop {
+        let taken = {
+            let mut shared = task.process.signals.lock();
+            let mut own = task.signals.lock();
+            let not = SigSet(!set.0);
+            let taken = own
+                .pending
+                .take_next(not)
+                .or_else(|| shared.pending.take_next(not));
+            wake::recalculate(task, &shared, &own);
+            taken
+        };
+        if let Some(info) = tell_timer(taken?) {
+            return Some(info);
+        }
+    }
 }
 
-/// Tells the timer that sent the taken signal, if one did, and returns what programs may see.
-fn tell_timer(mut info: SigInfo) -> SigInfo {
-    if info.may_be_awaited() {
-        crate::task::timers::signal_taken(&mut info);
-    }
-    info
+/// Tells the timer that sent the taken signal, if one did, and returns what programs may see. `None`: the
+/// timer has been set or deleted since, so there is no signal.
+fn tell_timer(mut info: SigInfo) -> Option<SigInfo> {
+    (!info.is_awaited() || timers::signal_taken(&mut info)).then_some(info)
 }
 
 /// `rt_sigtimedwait`: takes a signal of `set`, and waits for one until `deadline_ns` (`CLOCK_MONOTONIC`) or,
@@ -104,8 +107,12 @@ pub fn timed_wait(set: SigSet, deadline_ns: Option<u64>) -> Result<SigInfo, Errn
         wake::retarget(&task, &shared, newly_blocked);
         taken
     };
+    let info = match info {
+        Some(info) => tell_timer(info).or_else(|| take(&task, set)),
+        None => None,
+    };
     match (info, slept) {
-        (Some(info), _) => Ok(tell_timer(info)),
+        (Some(info), _) => Ok(info),
         (None, Err(_)) => Err(Errno::EINTR),
         (None, Ok(())) => Err(Errno::EAGAIN),
     }
@@ -127,13 +134,18 @@ pub fn action(sig: u32, new: Option<Action>) -> Result<Action, Errno> {
         new.mask = new.mask.minus(SigSet::UNBLOCKABLE);
         table[index] = new;
         if new.handler > IGNORE || new.handler == DEFAULT && !SigSet::IGNORED.has(sig) {
+            drop(table);
+            drop(shared);
+            if old.handler <= IGNORE {
+                timers::signal_heeded(sig);
+            }
             return Ok(old);
         }
     }
     // The signal is ignored now: those that are pending are dropped.
     send::discard(&task.process, &mut shared, SigSet::of(&[sig]));
     drop(shared);
-    crate::task::timers::signal_discarded(sig);
+    timers::signal_discarded(sig);
     Ok(old)
 }
 

@@ -7,7 +7,8 @@
 //! * [`fatal`]: what the log says of programs that a signal ends;
 //! * [`frame`]: what an architecture that builds a signal frame is told;
 //! * [`stop`]: job control;
-//! * [`mask`]: system calls that replace the mask while they run or wait for signals.
+//! * [`mask`]: system calls that replace the mask while they run or wait for signals;
+//! * [`timer`]: signals of POSIX timers.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod send;
 mod set;
 mod state;
 pub(crate) mod stop;
+mod timer;
 mod wake;
 
 pub(crate) use deliver::shown_flags;
@@ -37,10 +39,11 @@ pub(crate) use send::kill_threads;
 pub use send::{
     charge_to_user, end_by, force, force_fatal, force_fault, itimer_to_process, queue_to_member,
     queue_to_process, queue_to_task, send_forced, send_to_ended_leader, send_to_pgrp, send_to_process,
-    send_to_task, timer_to_process, timer_to_task,
+    send_to_running, send_to_task,
 };
 pub use set::*;
 pub use state::{
     Action, ActionFlags, Actions, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, StopNews, TaskSignals,
 };
+pub use timer::{timer_deleted, timer_heeded, timer_to};
 pub(crate) use wake::{recalculate, wake};

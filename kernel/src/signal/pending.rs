@@ -119,11 +119,7 @@ impl Pending {
     #[cold]
     #[inline(never)]
     pub fn push_own(&mut self, info: SigInfo) -> Queued {
-        let sig = info.signal();
-        let here = self.queue.iter().any(|other| {
-            other.may_be_awaited() && other.signal() == sig && other.timer_id() == info.timer_id()
-        });
-        if here {
+        if self.own != 0 && self.queue.iter().any(|other| other.timer_id() == info.timer_id()) {
             return Queued::Already;
         }
         if crate::sync::lockdep::at_once(|| self.queue.try_reserve(1)).is_err() {
@@ -131,15 +127,27 @@ impl Pending {
         }
         self.queue.push(info);
         self.own += 1;
-        self.set = self.set.with(sig);
+        self.set = self.set.with(info.signal());
         Queued::Yes
     }
-    /// A signal with these details has left the queue. A program can make details that look like a timer's:
-    /// for each of those that is taken for a timer's, one of a timer is later taken for another's, so the sum
-    /// is right.
+    /// POSIX timer `id` is deleted. Its signal stays pending, and nobody will get it; its place is counted on
+    /// the account from now on, whatever the limit.
+    pub fn forget_timer(&mut self, id: i32) {
+        if self.own == 0 {
+            return;
+        }
+        if let Some(info) = self.queue.iter_mut().find(|info| info.timer_id() == Some(id)) {
+            info.forget_timer();
+            self.own -= 1;
+            if let Some(account) = &self.account {
+                account.move_in(1);
+            }
+        }
+    }
+    /// A signal with these details has left the queue.
     #[inline(always)]
     fn left(&mut self, info: &SigInfo) {
-        if self.own != 0 && info.may_be_awaited() && info.timer_id().is_some() {
+        if self.own != 0 && info.timer_id().is_some() {
             self.own -= 1;
         } else {
             self.uncharge(1);
@@ -202,11 +210,11 @@ impl Pending {
             self.set = self.set.without(sig);
         }
     }
-    /// Drops the signals of POSIX timers.
+    /// Drops the signals of POSIX timers, and what looks like them.
     pub fn discard_timers(&mut self) {
         let mut queue = core::mem::take(&mut self.queue);
         queue.retain(|info| {
-            let goes = info.timer_id().is_some();
+            let goes = info.code() == code::TIMER;
             if goes {
                 self.set = self.set.without(info.signal());
                 self.left(info);

@@ -21,16 +21,42 @@ pub(super) type Shared<'a> = IrqSpinGuard<'a, ProcessSignals>;
 
 /// For whom a signal is.
 #[derive(Clone, Copy)]
-enum Target<'a> {
+pub(super) enum Target<'a> {
     Process,
+    /// The process of this thread, which runs now: it takes the signal unless it blocks it.
+    Running(&'a Arc<Task>),
     /// A process, which is one of several to which the signal is sent.
     Member,
     Task(&'a Arc<Task>),
 }
 
+impl<'a> Target<'a> {
+    /// The only thread that may take the signal, if there is only one.
+    #[inline(always)]
+    fn task(self) -> Option<&'a Arc<Task>> {
+        match self {
+            Self::Task(task) => Some(task),
+            Self::Process | Self::Running(_) | Self::Member => None,
+        }
+    }
+    /// Calls `ask` for the thread that stands for whoever the signal is for: whether it ignores the signal is
+    /// decided as for that one. Not if the process has no thread any more.
+    fn with_first<R>(
+        self,
+        process: &Process,
+        shared: &Shared<'_>,
+        ask: impl FnOnce(&Arc<Task>) -> R,
+    ) -> Option<R> {
+        match self {
+            Self::Task(task) | Self::Running(task) => Some(ask(task)),
+            Self::Process | Self::Member => process.threads_under(shared).first().map(ask),
+        }
+    }
+}
+
 /// Under which conditions a signal is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(super) enum How {
     /// As the process's actions and limits say.
     Ordinary,
     /// It must arrive.
@@ -41,7 +67,7 @@ enum How {
 
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sent {
+pub(super) enum Sent {
     /// A thread will take it, or the process ends.
     Queued,
     /// It is ignored, or was pending already.
@@ -63,6 +89,11 @@ impl Sent {
 pub fn send_to_process(process: &Arc<Process>, sig: u32, info: SigInfo) {
     // A real-time signal without room is lost, as all that the kernel sends.
     send(process, Target::Process, sig, info, How::Ordinary);
+}
+
+/// Sends a signal to the process of `task`, which runs now: it takes the signal unless it blocks it.
+pub fn send_to_running(task: &Arc<Task>, sig: u32, info: SigInfo) {
+    send(&task.process, Target::Running(task), sig, info, How::Ordinary);
 }
 
 /// Sends a signal to one thread.
@@ -95,23 +126,6 @@ pub fn queue_to_member(process: &Arc<Process>, sig: u32, info: SigInfo) -> Resul
 /// ignored or was pending already.
 pub fn itimer_to_process(process: &Arc<Process>, sig: u32) -> bool {
     send(process, Target::Process, sig, SigInfo::itimer(sig), How::Ordinary) == Sent::Queued
-}
-
-/// Sends the signal of a POSIX timer, of which there is one at a time. Returns whether a thread will take it;
-/// if not, it is ignored.
-pub fn timer_to_process(process: &Arc<Process>, info: SigInfo) -> bool {
-    send(process, Target::Process, info.signal(), info, How::Prepared) == Sent::Queued
-}
-
-/// [`timer_to_process`] to one thread.
-pub fn timer_to_task(task: &Arc<Task>, info: SigInfo) -> bool {
-    send(
-        &task.process,
-        Target::Task(task),
-        info.signal(),
-        info,
-        How::Prepared,
-    ) == Sent::Queued
 }
 
 /// Sends a signal to every process of a group. `ESRCH`: there is no such group. Not in interrupts.
@@ -201,7 +215,7 @@ fn default_is_fatal(sig: u32) -> bool {
     !SigSet::IGNORED.or(SigSet::STOP).has(sig)
 }
 
-fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
+pub(super) fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
     let mut shared = process.signals.lock();
     if matches!(target, Target::Member) {
         keep_for_new(process, &shared, sig);
@@ -222,38 +236,15 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     let handler = shared.actions.table.lock_under(&shared)[sig as usize - 1].handler;
     let would_ignore = handler <= IGNORE
         && (handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable && how != How::Forced);
-    let task = match target {
-        Target::Task(task) => Some(task),
-        Target::Process | Target::Member => None,
-    };
-    let tell = |shared: &Shared<'_>, result| match task {
-        Some(task) => events::generated(&info, task, false, result),
-        None => {
-            if let Some(task) = process.threads_under(shared).first() {
-                events::generated(&info, task, true, result);
-            }
-        }
-    };
     if would_ignore {
+        let asked = target.with_first(process, &shared, |task| {
+            (is_blocked(&shared, task, sig), task.trace.is_traced())
+        });
         // A blocked signal stays pending even if it is ignored: its action may change before it is unblocked.
-        let blocked = match task {
-            Some(task) => is_blocked(&shared, task, sig),
-            None => {
-                let threads = process.threads_under(&shared);
-                threads.first().is_some_and(|task| is_blocked(&shared, task, sig))
-            }
-        };
         // A tracer sees ignored signals, too.
-        let traced = sig != SIGKILL
-            && match task {
-                Some(task) => task.trace.is_traced(),
-                None => {
-                    let threads = process.threads_under(&shared);
-                    threads.first().is_some_and(|task| task.trace.is_traced())
-                }
-            };
+        let (blocked, traced) = asked.unwrap_or_default();
         if !blocked && !traced || sig == SIGKILL {
-            tell(&shared, events::Result::Ignored);
+            tell(process, &shared, target, &info, events::Result::Ignored);
             return Sent::Dropped;
         }
     }
@@ -263,13 +254,39 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     } else {
         u64::MAX
     };
-    let queued = match (task, how) {
-        (_, How::Prepared) => prepared(&mut shared, task, info),
+    let queued = match (target.task(), how) {
+        (task, How::Prepared) => push_prepared(&mut shared, task, info),
         (Some(task), _) => task.signals.lock_under(&shared).pending.push(&info, limit),
         (None, _) => shared.pending.push(&info, limit),
     };
+    finish(process, shared, target, &info, how, handler, queued)
+}
+
+/// Tells who listens to events what became of a signal.
+#[inline(always)]
+fn tell(process: &Process, shared: &Shared<'_>, target: Target<'_>, info: &SigInfo, result: events::Result) {
+    target.with_first(process, shared, |task| {
+        events::generated(info, task, target.task().is_none(), result);
+    });
+}
+
+/// A signal whose action is `handler` was queued, or could not be: tells so, and wakes a thread that takes it.
+#[inline(always)]
+pub(super) fn finish(
+    process: &Process,
+    mut shared: Shared<'_>,
+    target: Target<'_>,
+    info: &SigInfo,
+    how: How,
+    handler: usize,
+    queued: Queued,
+) -> Sent {
+    let sig = info.signal();
     tell(
+        process,
         &shared,
+        target,
+        info,
         match queued {
             Queued::Already => events::Result::AlreadyPending,
             Queued::NoRoom => events::Result::Overflow,
@@ -284,9 +301,10 @@ fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how
     }
     let fatal = {
         let threads;
-        let chosen = match task {
-            Some(task) => wants(&shared, task, sig).then_some(task),
-            None => {
+        let chosen = match target {
+            Target::Task(task) => wants(&shared, task, sig).then_some(task),
+            Target::Running(task) if wants(&shared, task, sig) => Some(task),
+            Target::Process | Target::Running(_) | Target::Member => {
                 threads = process.threads_under(&shared);
                 threads.iter().find(|task| wants(&shared, task, sig))
             }
@@ -334,7 +352,7 @@ pub fn send_to_ended_leader(process: &Process, sig: u32) {
 /// Queues a timer's signal, for which a place has been reserved.
 #[cold]
 #[inline(never)]
-fn prepared(shared: &mut Shared<'_>, task: Option<&Arc<Task>>, info: SigInfo) -> Queued {
+pub(super) fn push_prepared(shared: &mut Shared<'_>, task: Option<&Arc<Task>>, info: SigInfo) -> Queued {
     match task {
         Some(task) => task.signals.lock_under(shared).pending.push_own(info),
         None => shared.pending.push_own(info),

@@ -1,10 +1,10 @@
 //! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and which tasks may read them.
 
 use super::{descriptors, memory, mounts, status};
-use crate::fs::inode::{FileType, Link};
+use crate::fs::inode::{Dev, FileType, Link};
 use crate::fs::mount;
 use crate::fs::path::Path;
-use crate::fs::pseudo::{Directory, Node, Text, parse, parse_any_base};
+use crate::fs::pseudo::{Directory, Node, Text, parse, parse_any_base, text_file};
 use crate::mm::AddressSpace;
 use crate::mm::dump::DumpFilter;
 use crate::mm::reserve::room_exact;
@@ -151,14 +151,42 @@ fn private(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>
 /// A text for tasks that might trace the process. `EPERM` for others.
 fn attached(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
     let subject = subject.clone();
-    let show = move |out: &mut Text| {
-        let found = subject.look(|_| {
-            out.clear();
-            show(&subject, out)
-        });
-        found.map_err(|e| if e == Errno::EACCES { Errno::EPERM } else { e })?
+    Node::File(
+        0o400,
+        Arc::new(move |out| show_attached(&subject, show, out)),
+        None,
+    )
+}
+
+fn show_attached(
+    subject: &Subject,
+    show: fn(&Subject, &mut Text) -> Result<(), Errno>,
+    out: &mut Text,
+) -> Result<(), Errno> {
+    let found = subject.look(|_| {
+        out.clear();
+        show(subject, out)
+    });
+    found.map_err(|e| if e == Errno::EACCES { Errno::EPERM } else { e })?
+}
+
+/// [`attached`] for what only privileged tasks may open and then read. `EACCES`: whoever opened it, which may
+/// not be the reader, had no `CAP_SYS_ADMIN`. That is only told when it is read.
+fn privileged(subject: &Subject, show: fn(&Subject, &mut Text) -> Result<(), Errno>) -> Node {
+    let subject = subject.clone();
+    let open = move |_| {
+        let subject = subject.clone();
+        let admin = current().creds().capable(cap::SYS_ADMIN);
+        Ok(text_file(move |out| {
+            subject.must_exist()?;
+            if admin {
+                show_attached(&subject, show, out)
+            } else {
+                Err(Errno::EACCES)
+            }
+        }))
     };
-    Node::File(0o400, Arc::new(show), None)
+    Node::Special(0o400, FileType::Regular, Dev::default(), Arc::new(open))
 }
 
 fn place(subject: &Subject, get: fn(&Subject) -> Option<Path>) -> Node {
@@ -251,7 +279,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
             crate::fs::rseq::show(&s.process, s.task().as_ref(), s.thread, out)
         })
     }),
-    ("stack", FileType::Regular, |s| attached(s, status::stack)),
+    ("stack", FileType::Regular, |s| privileged(s, status::stack)),
     ("stat", FileType::Regular, |s| text(s, status::stat)),
     ("statm", FileType::Regular, |s| text(s, status::statm)),
     ("status", FileType::Regular, |s| text(s, status::status)),

@@ -6,7 +6,6 @@ use crate::mm::PAGE_SIZE;
 use crate::sched::inspect::each_return;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
-use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::process::ExitState;
 use crate::task::{Task, TaskFlags, Usage};
@@ -472,11 +471,8 @@ pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `stack`: which functions of the kernel the thread is in, the innermost first. Only for privileged tasks.
+/// `stack`: which functions of the kernel the thread is in, the innermost first.
 pub fn stack(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
-    if !current().creds().capable(cap::SYS_ADMIN) {
-        return Err(Errno::EACCES);
-    }
     let mut result = Ok(());
     each_return(&subject.living()?, |ip| {
         // If a call never returns, its return address may already belong to the next function.

@@ -153,7 +153,7 @@ pub fn before_delivery(task: &CurrentTask, info: &mut SigInfo) -> bool {
     if let Some(changed) = changed {
         *info = changed;
     }
-    if info.signal() != wanted {
+    if !info.is_of_signal(wanted) {
         let (pid, uid) = match task.trace.tracer() {
             Some(tracer) => (tracer.tgid(), tracer.creds().uid),
             None => (0, 0),

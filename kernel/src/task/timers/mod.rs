@@ -17,8 +17,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use limen_linux_abi::Errno;
 use posix::PosixTimer;
 
-/// How often, in nanoseconds, a repeating timer whose signal is ignored expires at most, so that no program
-/// can keep a CPU busy with timer interrupts. Otherwise a timer continues when its signal is taken.
+/// How often, in nanoseconds, a repeating timer whose signal nobody will take expires at most, so that no
+/// program can keep a CPU busy with timer interrupts. Otherwise a timer continues when its signal is taken.
 const UNHEARD_REPEAT: u64 = 4_000_000;
 
 /// When a timer expires next, and how often from then on.
@@ -258,36 +258,45 @@ impl Inner {
     }
 }
 
-/// The running thread took a signal that may be a timer's: the timer continues, and the signal says how many
-/// expiries it stands for.
+/// The running thread took a signal that a timer sent (`info` is not settled): the timer continues, and the
+/// signal says how many expiries it stands for. `false`: the timer has been set or deleted since, and nobody
+/// gets the signal. With no lock of signals held.
 #[cold]
 #[inline(never)]
-pub fn signal_taken(info: &mut SigInfo) {
+#[must_use]
+pub fn signal_taken(info: &mut SigInfo) -> bool {
     let task = current();
-    let Some(inner) = task.process.timers.inner.get() else {
-        return;
-    };
-    if let Some(id) = info.timer_id() {
-        let timer = inner.posix.lock().timers.get(&id).cloned();
-        if let Some(overrun) = timer.and_then(|timer| timer.heard()) {
-            info.set_overrun(overrun);
+    if info.is_of_itimer() {
+        if let Some(inner) = task.process.timers.inner.get() {
+            inner.real_goes_on(0);
         }
-    } else if info.signal() == SIGALRM {
-        inner.real_goes_on(0);
+    } else {
+        let timer = info.timer_id().and_then(|id| find_posix(id).ok());
+        let Some(overrun) = timer.and_then(|timer| timer.heard()) else {
+            return false;
+        };
+        info.set_overrun(overrun);
     }
     info.settle();
+    true
 }
 
-/// The running process ignores `sig` from now on, and a pending one was dropped: timers that waited for it to
-/// be taken continue.
+/// The running process ignores `sig` from now on, and a pending one was dropped: `ITIMER_REAL`, which may have
+/// waited for it to be taken, continues. POSIX timers go on waiting.
 pub fn signal_discarded(sig: u32) {
+    if sig == SIGALRM
+        && let Some(inner) = current().process.timers.inner.get()
+    {
+        inner.real_goes_on(UNHEARD_REPEAT);
+    }
+}
+
+/// The running process does not ignore `sig` any more: POSIX timers that expired meanwhile send it.
+pub fn signal_heeded(sig: u32) {
     let task = current();
     let Some(inner) = task.process.timers.inner.get() else {
         return;
     };
-    if sig == SIGALRM {
-        inner.real_goes_on(UNHEARD_REPEAT);
-    }
     // One at a time, as there may be very many.
     let mut from = 0;
     loop {
@@ -297,7 +306,7 @@ pub fn signal_discarded(sig: u32) {
             next.map(|(id, timer)| (*id, timer.clone()))
         };
         let Some((id, timer)) = next else { break };
-        timer.signal_discarded(sig);
+        timer.signal_heeded(sig);
         let Some(behind) = id.checked_add(1) else { break };
         from = behind;
     }
@@ -371,7 +380,7 @@ pub fn exec() {
     if let Some(inner) = current().process.timers.inner.get() {
         let old = core::mem::take(&mut inner.posix.lock().timers);
         for timer in old.values() {
-            timer.delete();
+            timer.stop();
         }
         if !old.is_empty() {
             signal::mask::forget_timers();
@@ -410,9 +419,9 @@ pub fn cpu_tick(task: &Arc<Task>) {
         let used = process_time(process, CpuKind::UserSystem) / NSEC_PER_SEC;
         let limits = process.limits.get(rlimit::which::CPU);
         if used >= limits.hard {
-            signal::send_to_process(process, SIGKILL, SigInfo::kernel(SIGKILL));
+            signal::send_to_running(task, SIGKILL, SigInfo::kernel(SIGKILL));
         } else if used >= limit {
-            signal::send_to_process(process, SIGXCPU, SigInfo::kernel(SIGXCPU));
+            signal::send_to_running(task, SIGXCPU, SigInfo::kernel(SIGXCPU));
             // From now on once a second.
             process.limits.set(
                 rlimit::which::CPU,
@@ -439,7 +448,7 @@ pub fn cpu_tick(task: &Arc<Task>) {
                     advance(&mut timer.setting, now);
                 }
                 drop(timer);
-                signal::send_to_process(process, sig, SigInfo::kernel(sig));
+                signal::send_to_running(task, sig, SigInfo::kernel(sig));
                 let timer = &mut *slot.lock();
                 timer.sending.ends(&mut timer.setting);
             }

@@ -1,5 +1,9 @@
 //! A POSIX timer. It has one signal at a time. A repeating timer continues when its signal is taken, and
 //! counts the expiries that it missed (its overrun). So no program can keep a CPU busy with timer interrupts.
+//!
+//! A signal that is taken after its timer was set again or deleted is nobody's: who took it looks for another.
+//! While the signal is ignored a repeating timer that has expired waits: the signal is sent when the action
+//! changes. All that is Linux's since 6.13.
 
 use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
@@ -77,7 +81,8 @@ struct State {
     /// It repeats, has expired, and continues when its signal is taken. `setting` has the time of the expiry.
     parked: bool,
     sending: Sending,
-    /// Its signal was sent and has not been taken.
+    /// It has expired, and its signal has not been taken since: one that is pending is valid. If none is, the
+    /// signal is ignored or was dropped.
     told: bool,
     /// How often it expired since the signal was sent.
     overrun: u64,
@@ -136,10 +141,10 @@ impl PosixTimer {
         };
         let mut state = lock_settled(&self.state, |state| state.sending.now);
         let old = self.left(&state);
+        // A signal of the former setting may be pending: nobody gets that, unless the timer expires again.
         *state = State {
             setting,
             relative: !absolute,
-            told: state.told,
             ..State::default()
         };
         self.arm(&state, 0);
@@ -193,13 +198,13 @@ impl PosixTimer {
         self.state.lock().last_overrun.min(MAX_OVERRUN) as i32
     }
 
-    /// Its signal was taken: a repeating timer continues. Returns the overrun, if it was waiting for that.
+    /// Its signal was taken: a repeating timer continues. Returns the overrun. `None`: the timer has been set
+    /// since it sent the signal, which is not valid any more.
     pub fn heard(&self) -> Option<i32> {
         let mut state = self.state.lock();
-        if !state.told {
+        if !core::mem::take(&mut state.told) {
             return None;
         }
-        state.told = false;
         if state.parked {
             let now = self.now(&state);
             state.catch_up(now);
@@ -209,14 +214,43 @@ impl PosixTimer {
         Some(state.last_overrun.min(MAX_OVERRUN) as i32)
     }
 
-    /// `sig` is ignored from now on, and a pending one was dropped.
-    pub fn signal_discarded(&self, sig: u32) {
-        if self.signal == sig {
+    /// `sig` is not ignored any more: if the timer repeats and expired meanwhile, its signal is sent after all.
+    pub fn signal_heeded(&self, sig: u32) {
+        if self.signal != sig || !self.waits() {
+            return;
+        }
+        let room = self
+            .with_receiver(|process, task| signal::timer_heeded(process, task, self.info(), || self.waits()));
+        if room == Some(false) {
             self.unheard();
         }
     }
 
-    /// Nothing will take its signal and so make it continue: it continues by itself, at a low rate.
+    /// Whether it waits for its signal to be taken.
+    fn waits(&self) -> bool {
+        let state = self.state.lock();
+        state.told && state.parked
+    }
+
+    fn info(&self) -> SigInfo {
+        SigInfo::timer(self.signal, self.id, self.value)
+    }
+
+    /// Calls `with` with who gets its signal: a process or one thread of it. `None`: there is none, or it has
+    /// ended.
+    fn with_receiver<R>(&self, with: impl FnOnce(&Arc<Process>, Option<&Arc<Task>>) -> R) -> Option<R> {
+        match &self.notify {
+            Notify::None => None,
+            Notify::Process(process) => Some(with(&process.upgrade()?, None)),
+            Notify::Thread(task) => {
+                let task = task.upgrade()?;
+                Some(with(&task.process, Some(&task)))
+            }
+        }
+    }
+
+    /// There was no memory for its signal, so nothing will take that and make it continue: it continues by
+    /// itself, at a low rate.
     fn unheard(&self) {
         let mut state = self.state.lock();
         state.told = false;
@@ -227,8 +261,16 @@ impl PosixTimer {
         }
     }
 
-    /// Disarms it for good, when no signal of it is being sent.
+    /// Disarms it for good, when no signal of it is being sent. Nobody gets one that is pending.
     pub fn delete(&self) {
+        self.stop();
+        self.with_receiver(|process, task| {
+            signal::timer_deleted(process, task.map(|task| &**task), self.id);
+        });
+    }
+
+    /// Disarms it for good, when no signal of it is being sent.
+    pub fn stop(&self) {
         *lock_settled(&self.state, |state| state.sending.now) = State::default();
         self.disarm();
     }
@@ -275,22 +317,13 @@ impl PosixTimer {
             }
             state.parked = state.setting.interval != 0;
             state.sending.now = true;
-            // If it was set again while a signal of the former setting is pending, that one also stands for
+            // If it was set again while a signal of the former setting is pending, that one now stands for
             // this expiry.
             state.told = true;
         }
-        let info = SigInfo::timer(self.signal, self.id, self.value);
-        let sent = match &self.notify {
-            Notify::None => true,
-            // If the receiver has ended, no signal has to be taken.
-            Notify::Process(process) => process
-                .upgrade()
-                .is_none_or(|process| signal::timer_to_process(&process, info)),
-            Notify::Thread(task) => task
-                .upgrade()
-                .is_none_or(|task| signal::timer_to_task(&task, info)),
-        };
-        if !sent {
+        // If the receiver has ended, no signal has to be taken.
+        let room = self.with_receiver(|process, task| signal::timer_to(process, task, self.info()));
+        if room == Some(false) {
             self.unheard();
         }
         let state = &mut *self.state.lock();

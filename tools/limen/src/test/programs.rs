@@ -53,6 +53,7 @@ const ASKING: &[&str] = &[
     "clocks",
     "events",
     "signalled",
+    "expiries",
     "watchers",
     "locks",
     "leases",

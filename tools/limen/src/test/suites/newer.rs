@@ -4,10 +4,6 @@ use super::Expect::{Lacks, Passes, Skips};
 use super::folders::{self, NO_NAMESPACES, NO_SVE, TPIDR2, power, signal};
 use super::{Folder, NEWER, OF_6_1, Test};
 
-/// Limen's timers are those of 6.1: which thread gets the signal, and what becomes of one that is pending or
-/// ignored when its timer changes, has been changed since.
-const AS_6_1: &str = "needs what Linux does since 6.4 and 6.13 with a timer's signal";
-
 /// A folder of 6.1 as it is in 6.12; of programs that 6.1 does not have, or that ask for more, `more` says
 /// what is expected.
 const fn newer(name: &'static str, older: &Folder, more: &'static [Test]) -> Folder {
@@ -34,11 +30,7 @@ pub const EVERYWHERE: [Folder; 5] = [
             Lacks(7, 0, NO_NAMESPACES),
         )],
     ),
-    newer(
-        "selftests-newer-timers",
-        &folders::EVERYWHERE[2],
-        &[(("posix_timers", &["posix_timers.c"], &[]), Lacks(4, 0, AS_6_1))],
-    ),
+    newer("selftests-newer-timers", &folders::EVERYWHERE[2], &[]),
     Folder {
         name: "selftests-newer-ptrace",
         suite: NEWER,
