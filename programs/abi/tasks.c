@@ -381,8 +381,8 @@ static void threads_shown(void) {
 }
 
 /*
- * A stack is read from a file that a privileged process has opened, by one that might trace. Who opens maps, environ, auxv or mem has to be allowed to, and who
- * reads them then does not.
+ * A stack is read from a file that a privileged process has opened, by one that might trace. A process that
+ * opens maps, environ, auxv or mem has to be allowed to; one that reads them then does not.
  */
 static void openers_and_readers(void) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};

@@ -270,7 +270,7 @@ fn tell(process: &Process, shared: &Shared<'_>, target: Target<'_>, info: &SigIn
     });
 }
 
-/// A signal whose action is `handler` was queued, or could not be: tells so, and wakes a thread that takes it.
+/// A signal whose action is `handler` was queued, or could not be: says so, and wakes a thread to take it.
 #[inline(always)]
 pub(super) fn finish(
     process: &Process,

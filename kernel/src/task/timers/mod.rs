@@ -281,8 +281,8 @@ pub fn signal_taken(info: &mut SigInfo) -> bool {
     true
 }
 
-/// The running process ignores `sig` from now on, and a pending one was dropped: `ITIMER_REAL`, which may have
-/// waited for it to be taken, continues. POSIX timers go on waiting.
+/// The running process ignores `sig` from now on, and a pending one was dropped: `ITIMER_REAL`, which may
+/// have waited for it to be taken, continues. POSIX timers go on waiting.
 pub fn signal_discarded(sig: u32) {
     if sig == SIGALRM
         && let Some(inner) = current().process.timers.inner.get()

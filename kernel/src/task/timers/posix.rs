@@ -1,9 +1,9 @@
 //! A POSIX timer. It has one signal at a time. A repeating timer continues when its signal is taken, and
 //! counts the expiries that it missed (its overrun). So no program can keep a CPU busy with timer interrupts.
 //!
-//! A signal that is taken after its timer was set again or deleted is nobody's: who took it looks for another.
-//! While the signal is ignored a repeating timer that has expired waits: the signal is sent when the action
-//! changes. All that is Linux's since 6.13.
+//! A signal that is taken after its timer was set again or deleted is nobody's: the thread that took it looks
+//! for another. While the signal is ignored, a repeating timer that has expired waits: the signal is sent when
+//! the action changes. All that is Linux's since 6.13.
 
 use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
@@ -214,7 +214,7 @@ impl PosixTimer {
         Some(state.last_overrun.min(MAX_OVERRUN) as i32)
     }
 
-    /// `sig` is not ignored any more: if the timer repeats and expired meanwhile, its signal is sent after all.
+    /// `sig` is not ignored any more: a repeating timer that expired meanwhile sends its signal after all.
     pub fn signal_heeded(&self, sig: u32) {
         if self.signal != sig || !self.waits() {
             return;
