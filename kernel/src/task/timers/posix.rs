@@ -2,8 +2,8 @@
 //! counts the expiries that it missed (its overrun). So no program can keep a CPU busy with timer interrupts.
 //!
 //! A signal that is taken after its timer was set again or deleted is nobody's: the thread that took it looks
-//! for another. While the signal is ignored, a repeating timer that has expired waits: the signal is sent when
-//! the action changes. All that is Linux's since 6.13.
+//! for another. While the signal is ignored, a repeating timer that has expired waits: the signal is sent
+//! when the action changes. All that is Linux's since 6.13.
 
 use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
