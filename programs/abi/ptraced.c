@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "tracer.h"
+#include "common.h"
 
 static volatile unsigned long word = 0x1234;
 static const unsigned long constant[4] = {1, 2, 3, 4};
@@ -392,6 +393,24 @@ static void attach_and_continue(void) {
     ended(pid);
 }
 
+static void never_ends(int sig) {
+    (void)sig;
+    for (;;) continue;
+}
+
+/* A stop that a tracer asks for while its tracee is stopped for a signal comes before the handler runs. */
+static void interrupted_before_handler(void) {
+    struct sigaction action = {.sa_handler = never_ends}, old;
+    int status = 0;
+    CHECK(sigaction(SIGUSR1, &action, &old) == 0);
+    pid_t pid = untraced(pauses);
+    CHECK(sigaction(SIGUSR1, &old, NULL) == 0);
+    CHECK(trace(SEIZE, pid, 0, 0) == 0 && kill(pid, SIGUSR1) == 0 && await(pid) == STATUS(SIGUSR1, 0));
+    CHECK(trace(INTERRUPT, pid, 0, 0) == 0 && trace(CONT, pid, 0, SIGUSR1) == 0);
+    CHECK(SOON(waitpid(pid, &status, WNOHANG) == pid) && status == STATUS(SIGTRAP, 128));
+    ended(pid);
+}
+
 static void *ends_at_once(void *arg) { return arg; }
 
 static int makes_thread(void) {
@@ -590,6 +609,7 @@ int main(int argc, char **argv) {
     tracers_end_early();
     parents_end();
     attach_and_continue();
+    interrupted_before_handler();
     unwanted();
     each_other();
     more_rights();

@@ -184,34 +184,39 @@ fn take<'a>(
     };
     pending.take(sig, &mut caught.info);
     if caught.info.is_awaited() {
-        (shared, own) = tell_timer(task, shared, own, &mut caught.info)?;
+        return take_of_timer(task, shared, own, caught, handler);
     }
-    act(task, shared, own, caught, handler)
+    act::<false>(task, shared, own, caught, handler)
 }
 
-/// Tells the timer that sent the signal in `info`, which was taken. The locks are released meanwhile. `None`:
-/// the timer has been set or deleted since, so there is no signal.
+/// [`take`], from where a timer's signal was taken. The timer is told with no lock held. If it has been set
+/// or deleted since it sent the signal, there is none.
 #[cold]
 #[inline(never)]
-fn tell_timer<'a>(
-    task: &'a CurrentTask,
-    shared: IrqSpinGuard<'a, ProcessSignals>,
-    own: InnerGuard<'a, TaskSignals>,
-    info: &mut SigInfo,
-) -> Option<(IrqSpinGuard<'a, ProcessSignals>, InnerGuard<'a, TaskSignals>)> {
+fn take_of_timer(
+    task: &CurrentTask,
+    shared: IrqSpinGuard<'_, ProcessSignals>,
+    mut own: InnerGuard<'_, TaskSignals>,
+    caught: &mut Caught,
+    handler: Next,
+) -> Option<Next> {
+    own.stop_dequeued = true;
     drop((own, shared));
-    if !timers::signal_taken(info) {
+    if !timers::signal_taken(&mut caught.info) {
         return None;
     }
     let shared = task.process.signals.lock();
     let own = task.signals.lock_under(&shared);
-    Some((shared, own))
+    act::<true>(task, shared, own, caught, handler)
 }
 
 /// Begins to do what the process does on the signal in `caught`, which was taken. If it has a handler, puts
 /// that into `caught` and returns `handler`. Else carries out the default action and returns `None`.
+///
+/// `LATER`: the locks were released since it was taken, with `stop_dequeued` set. Others may have stopped the
+/// process meanwhile, or continued it.
 #[inline(always)]
-fn act(
+fn act<const LATER: bool>(
     task: &CurrentTask,
     shared: IrqSpinGuard<'_, ProcessSignals>,
     mut own: InnerGuard<'_, TaskSignals>,
@@ -244,7 +249,11 @@ fn act(
         if own.altstack.flags & SS_AUTODISARM != 0 {
             own.altstack = AltStack::default();
         }
-        wake::recalculate_pending(task, &shared, &own);
+        if LATER {
+            wake::recalculate(task, &shared, &own);
+        } else {
+            wake::recalculate_pending(task, &shared, &own);
+        }
         if !shared.pending.set().and(more).is_empty() {
             drop(own);
             wake::retarget(task, &shared, more.minus(blocked));
@@ -252,6 +261,10 @@ fn act(
         return Some(handler);
     }
     let ignored = action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable;
+    if !LATER {
+        // A `SIGCONT` from now on cancels the stop of the process.
+        own.stop_dequeued = true;
+    }
     drop(own);
     if ignored {
         drop(shared);
@@ -282,9 +295,9 @@ fn take_traced<'a>(
         return Some(Next::Nothing);
     };
     pending.take(sig, &mut caught.info);
+    // A `SIGCONT` during the stop cancels the stop of the process.
+    own.stop_dequeued = true;
     if sig != super::SIGKILL {
-        // A `SIGCONT` during the stop cancels the stop of the process.
-        own.stop_dequeued = true;
         drop((own, shared));
         if caught.info.is_awaited() && !timers::signal_taken(&mut caught.info) {
             return None;
@@ -295,7 +308,7 @@ fn take_traced<'a>(
         shared = task.process.signals.lock();
         own = task.signals.lock_under(&shared);
     }
-    let next = act(task, shared, own, caught, handler)?;
+    let next = act::<true>(task, shared, own, caught, handler)?;
     Some(match task.trace.steps() {
         true => Next::Stepped {
             rseq: matches!(next, Next::HandlerAfterRseq),
@@ -325,10 +338,6 @@ fn default_action(task: &CurrentTask, shared: IrqSpinGuard<'_, ProcessSignals>, 
         fatal::report(task, info);
         let dumped = SigSet::COREDUMP.has(sig) && coredump::dump(task, info);
         exit::exit_group_by_signal(exit::status_of_signal(sig, dumped));
-    }
-    // For a tracee, that was when its tracer was told of the signal.
-    if !task.trace.is_traced() {
-        task.signals.lock_under(&shared).stop_dequeued = true;
     }
     drop(shared);
     if sig == SIGSTOP || !crate::task::exit::is_orphaned(&task.process.group(), None) {
