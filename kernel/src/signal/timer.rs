@@ -43,7 +43,7 @@ pub fn timer_heeded(
     let mut shared = process.signals.lock();
     let sig = info.signal();
     let handler = shared.actions.table.lock_under(&shared)[sig as usize - 1].handler;
-    let ignored = handler == IGNORE || handler == DEFAULT && SigSet::IGNORED.has(sig);
+    let ignored = handler == IGNORE || handler == DEFAULT && (SigSet::IGNORED.has(sig) || shared.unkillable);
     if ignored || shared.group_exit.is_some() || !waits() {
         return true;
     }
