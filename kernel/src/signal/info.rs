@@ -153,6 +153,14 @@ impl SigInfo {
         info.words[0] |= OF_ITIMER;
         info
     }
+    /// A signal that is pending without details: those of an interval timer may be missing, too.
+    pub fn unknown(sig: u32) -> Self {
+        let mut info = Self::user(sig, 0, 0);
+        if sig == super::SIGALRM {
+            info.words[0] |= OF_ITIMER;
+        }
+        info
+    }
     /// Whether a timer has to be told that this was taken. Asked for every signal that is taken.
     #[inline(always)]
     pub fn is_awaited(&self) -> bool {

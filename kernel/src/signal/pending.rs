@@ -196,7 +196,7 @@ impl Pending {
     fn take_of_several(&mut self, sig: u32, info: &mut SigInfo) {
         let Some(at) = self.queue.iter().position(|info| info.signal() == sig) else {
             self.set = self.set.without(sig);
-            *info = SigInfo::user(sig, 0, 0);
+            *info = SigInfo::unknown(sig);
             return;
         };
         *info = self.queue[at];
