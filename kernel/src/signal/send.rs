@@ -169,6 +169,8 @@ pub fn force(sig: u32, info: SigInfo) {
             if blocked || action.handler == IGNORE {
                 action.handler = DEFAULT;
                 own.blocked = own.blocked.without(sig);
+                // It may be pending: then no other is queued, which would wake the thread.
+                super::recalculate(&task, &shared, &own);
             }
             action.handler == DEFAULT
         };
@@ -191,6 +193,7 @@ pub fn force_fatal(sig: u32) {
         shared.actions.table.lock()[sig as usize - 1].handler = DEFAULT;
         let mut own = task.signals.lock();
         own.blocked = own.blocked.without(sig);
+        super::recalculate(&task, &shared, &own);
     }
     send(
         &task.process,
