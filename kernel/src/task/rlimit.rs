@@ -90,6 +90,13 @@ impl Limits {
         }
     }
 
+    /// Sets the soft value to `new` if it is still `old`. Returns whether it was.
+    pub fn move_soft(&self, which: usize, old: u64, new: u64) -> bool {
+        self.soft[which]
+            .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Sets both values. The caller has checked that this is allowed.
     pub fn set(&self, which: usize, limit: Limit) {
         self.soft[which].store(limit.soft, Ordering::Relaxed);

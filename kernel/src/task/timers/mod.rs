@@ -417,19 +417,11 @@ pub fn cpu_tick(task: &Arc<Task>) {
     let limit = process.limits.soft(rlimit::which::CPU);
     if limit != rlimit::INFINITY {
         let used = process_time(process, CpuKind::UserSystem) / NSEC_PER_SEC;
-        let limits = process.limits.get(rlimit::which::CPU);
-        if used >= limits.hard {
+        if used >= process.limits.get(rlimit::which::CPU).hard {
             signal::send_to_running(task, SIGKILL, SigInfo::kernel(SIGKILL));
-        } else if used >= limit {
+        } else if used >= limit && process.limits.move_soft(rlimit::which::CPU, limit, used + 1) {
+            // From now on once a second. Another CPU's tick may have found the same, or the limit was set.
             signal::send_to_running(task, SIGXCPU, SigInfo::kernel(SIGXCPU));
-            // From now on once a second.
-            process.limits.set(
-                rlimit::which::CPU,
-                rlimit::Limit {
-                    soft: used + 1,
-                    ..limits
-                },
-            );
         }
     }
     let Some(inner) = process.timers.inner.get() else {
