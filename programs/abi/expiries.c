@@ -444,6 +444,65 @@ static void running_thread(int which) {
     CHECK(good);
 }
 
+/* --- CPU time --- */
+
+/* A timer of a clock of CPU time that has passed that time already, of a process that does not run. */
+static void passed_already(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec at = {.it_value.tv_nsec = 1};
+    struct timespec second = {10, 0};
+    sigset_t set = only(SIGUSR1);
+    siginfo_t info;
+    timer_t timer;
+    catch(SIGUSR1);
+    block(SIGUSR1);
+    for (int clock = CLOCK_PROCESS_CPUTIME_ID; clock <= CLOCK_THREAD_CPUTIME_ID; clock++) {
+        CHECK(timer_create(clock, &event, &timer) == 0);
+        CHECK(timer_settime(timer, TIMER_ABSTIME, &at, NULL) == 0);
+        CHECK(sigtimedwait(&set, &info, &second) == SIGUSR1 && info.si_code == SI_TIMER);
+        CHECK(timer_delete(timer) == 0);
+    }
+}
+
+/* The CPU time of another process: its maker sleeps. */
+static void of_another(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec at = {.it_value.tv_nsec = 20000000};
+    struct timespec second = {10, 0};
+    sigset_t set = only(SIGUSR1);
+    siginfo_t info;
+    clockid_t clock;
+    timer_t timer;
+    block(SIGUSR1);
+    pid_t child = fork();
+    if (child == 0)
+        for (;;) continue;
+    CHECK(clock_getcpuclockid(child, &clock) == 0 && timer_create(clock, &event, &timer) == 0);
+    CHECK(timer_settime(timer, 0, &at, NULL) == 0);
+    CHECK(sigtimedwait(&set, &info, &second) == SIGUSR1 && info.si_code == SI_TIMER);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && timer_delete(timer) == 0);
+    unblock(SIGUSR1);
+}
+
+static volatile int *volatile nowhere;
+
+/* The signal of a fault is pending and blocked: the fault ends the program all the same. */
+static void fault_while_pending(void) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        alarm(20);
+        block(SIGSEGV);
+        set_to(timer_of(SIGSEGV, syscall(SYS_gettid)), 1, 0);
+        CHECK(SOON(is_pending(SIGSEGV)));
+        *nowhere = 1;
+        _exit(1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
 /* --- Debuggers --- */
 
 static void traced(void) {
@@ -524,6 +583,9 @@ int main(void) {
     on_one(1);
     places();
     made_up();
+    passed_already();
+    of_another();
+    fault_while_pending();
     traced();
     return report();
 }

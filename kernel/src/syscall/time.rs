@@ -384,7 +384,7 @@ crate::syscalls! {
         }
         let (interval, value) = read_itimerspec(new)?;
         let timer = timers::find_posix(id)?;
-        let before = timer.set(value, interval, flags & TIMER_ABSTIME != 0);
+        let before = timer.set(value, interval, flags & TIMER_ABSTIME != 0)?;
         if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;
         }

@@ -154,6 +154,15 @@ impl Clock {
         matches!(self, Self::Process(..) | Self::Thread(..))
     }
 
+    /// The process that passes this clock's time, of a clock of CPU time.
+    pub fn timed_process(&self) -> Option<&Arc<Process>> {
+        match self {
+            Self::Process(process, _) => Some(process),
+            Self::Thread(task, _) => Some(&task.process),
+            _ => None,
+        }
+    }
+
     /// The `CLOCK_MONOTONIC` time at which this clock will show `at` if it is not set before. `None` for CPU
     /// time.
     #[inline]

@@ -91,7 +91,7 @@ struct Inner {
     virt: IrqSpinLock<Interval>,
     prof: IrqSpinLock<Interval>,
     posix: SpinLock<PosixTimers>,
-    /// Those timers of `posix` that count CPU time.
+    /// Timers that count the CPU time of the process or of a thread of it: its own, or another process's.
     cpu: IrqSpinLock<Vec<Weak<PosixTimer>>>,
 }
 
@@ -132,6 +132,23 @@ impl ProcessTimers {
                 cpu: IrqSpinLock::new(Vec::new()),
             })
         })
+    }
+}
+
+impl ProcessTimers {
+    /// The ticks of this process have to look at `timer`, another process's perhaps. `ENOMEM`.
+    fn count(&self, timer: &Arc<PosixTimer>) -> Result<(), Errno> {
+        let inner = self.inner();
+        {
+            let mut cpu = inner.cpu.lock();
+            // A process that sleeps has no ticks that would take deleted ones out.
+            if cpu.len() == cpu.capacity() {
+                cpu.retain(|timer| timer.strong_count() > 0);
+            }
+        }
+        room_behind(|| inner.cpu.lock(), |cpu| cpu, 1)?.push(Arc::downgrade(timer));
+        self.counts_cpu.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -341,15 +358,11 @@ pub fn add_posix(make: impl FnOnce(i32) -> Arc<PosixTimer>) -> Result<i32, Errno
     let timer = make(id);
     posix.timers.insert(id, timer.clone());
     drop(posix);
-    if timer.clock.is_cpu() {
-        let room = room_behind(|| inner.cpu.lock(), |cpu| cpu, 1);
-        let Ok(mut cpu) = room else {
-            drop(inner.posix.lock().timers.remove(&id));
-            return Err(Errno::EAGAIN);
-        };
-        cpu.push(Arc::downgrade(&timer));
-        drop(cpu);
-        process.timers.counts_cpu.store(true, Ordering::Relaxed);
+    if let Some(timed) = timer.clock.timed_process()
+        && timed.timers.count(&timer).is_err()
+    {
+        drop(inner.posix.lock().timers.remove(&id));
+        return Err(Errno::EAGAIN);
     }
     Ok(id)
 }

@@ -7,7 +7,7 @@
 
 use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
-use crate::sync::{IrqSpinGuard, IrqSpinLock, Once};
+use crate::sync::{IrqSpinGuard, IrqSpinLock, Once, without_interrupts};
 use crate::task::timers::clock::Clock;
 use crate::task::user::QueuedSignals;
 use crate::task::{Process, Task, current, rlimit};
@@ -88,9 +88,19 @@ struct State {
     overrun: u64,
     /// The overrun of the signal that was taken last.
     last_overrun: u64,
+    /// It has been deleted: whoever found it before cannot set it any more.
+    gone: bool,
 }
 
 impl State {
+    /// Of a timer that has been deleted.
+    fn gone() -> Self {
+        Self {
+            gone: true,
+            ..Self::default()
+        }
+    }
+
     /// Moves the next expiry of an expired timer behind `now`, and counts the missed ones.
     fn catch_up(&mut self, now: u64) {
         if now >= self.setting.expires {
@@ -130,8 +140,8 @@ impl PosixTimer {
     }
 
     /// Sets it to `value`: nanoseconds from now or, if `absolute`, a time of its clock; 0 disarms it. Returns
-    /// the former setting, with the time that was left until expiry.
-    pub fn set(&self, value: u64, interval: u64, absolute: bool) -> Setting {
+    /// the former setting, with the time that was left until expiry. `EINVAL`: it has just been deleted.
+    pub fn set(&self, value: u64, interval: u64, absolute: bool) -> Result<Setting, Errno> {
         let setting = match value {
             0 => Setting::default(),
             value => Setting {
@@ -140,6 +150,9 @@ impl PosixTimer {
             },
         };
         let mut state = lock_settled(&self.state, |state| state.sending.now);
+        if state.gone {
+            return Err(Errno::EINVAL);
+        }
         let old = self.left(&state);
         // A signal of the former setting may be pending: nobody gets that, unless the timer expires again.
         *state = State {
@@ -148,7 +161,12 @@ impl PosixTimer {
             ..State::default()
         };
         self.arm(&state, 0);
-        old
+        if self.clock.is_cpu() {
+            // It may be time already, and its process may never run again.
+            drop(state);
+            without_interrupts(|| self.check_cpu());
+        }
+        Ok(old)
     }
 
     /// Arms it as set, but not before `earliest` (`CLOCK_MONOTONIC` nanoseconds), under the lock of the
@@ -222,7 +240,7 @@ impl PosixTimer {
         let room = self
             .with_receiver(|process, task| signal::timer_heeded(process, task, self.info(), || self.waits()));
         if room == Some(false) {
-            self.unheard();
+            self.unheard(&mut self.state.lock());
         }
     }
 
@@ -250,15 +268,14 @@ impl PosixTimer {
     }
 
     /// There was no memory for its signal, so nothing will take that and make it continue: it continues by
-    /// itself, at a low rate.
-    fn unheard(&self) {
-        let mut state = self.state.lock();
+    /// itself, at a low rate. One that does not repeat tries again.
+    fn unheard(&self, state: &mut IrqSpinGuard<'_, State>) {
         state.told = false;
         if state.parked {
-            let now = self.now(&state);
+            let now = self.now(state);
             state.catch_up(now);
-            self.arm(&state, now_ns() + UNHEARD_REPEAT);
         }
+        self.arm(state, now_ns() + UNHEARD_REPEAT);
     }
 
     /// Disarms it for good, when no signal of it is being sent. Nobody gets one that is pending.
@@ -271,13 +288,13 @@ impl PosixTimer {
 
     /// Disarms it for good, when no signal of it is being sent.
     pub fn stop(&self) {
-        *lock_settled(&self.state, |state| state.sending.now) = State::default();
+        *lock_settled(&self.state, |state| state.sending.now) = State::gone();
         self.disarm();
     }
 
     /// Disarms it for good. Does not wait.
     pub fn disarm(&self) {
-        *self.state.lock() = State::default();
+        *self.state.lock() = State::gone();
         if let Some(timer) = self.timer.get() {
             timer.cancel();
         }
@@ -323,10 +340,13 @@ impl PosixTimer {
         }
         // If the receiver has ended, no signal has to be taken.
         let room = self.with_receiver(|process, task| signal::timer_to(process, task, self.info()));
+        let mut state = self.state.lock();
         if room == Some(false) {
-            self.unheard();
+            self.unheard(&mut state);
+            // One that does not repeat stays set.
+            return core::mem::take(&mut state.sending).again;
         }
-        let state = &mut *self.state.lock();
+        let state = &mut *state;
         state.sending.ends(&mut state.setting)
     }
 }
