@@ -26,9 +26,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Where its image ends in memory, in bytes. 0: the image is no ELF file, and QEMU looks itself
-    /// whether it fits.
+    /// Where its image ends in memory, in bytes. 0: the image is no ELF file, and QEMU looks itself whether
+    /// it fits; or it is Linux's, whose physical addresses may be none (powerpc64).
     pub fn end(&self) -> Result<u64> {
+        if !self.limen {
+            return Ok(0);
+        }
         let mut head = vec![0; 4096];
         let read = std::fs::File::open(&self.image).and_then(|mut file| file.read(&mut head));
         let read = read.with_context(|| format!("cannot read {}", self.image.display()))?;
