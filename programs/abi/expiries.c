@@ -446,20 +446,25 @@ static void running_thread(int which) {
 
 /* --- CPU time --- */
 
+/* Whether a timer's SIGUSR1, which is blocked, comes within ten seconds. */
+static int comes(void) {
+    struct timespec most = {10, 0};
+    sigset_t set = only(SIGUSR1);
+    siginfo_t info;
+    return sigtimedwait(&set, &info, &most) == SIGUSR1 && info.si_code == SI_TIMER;
+}
+
 /* A timer of a clock of CPU time that has passed that time already, of a process that does not run. */
 static void passed_already(void) {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     struct itimerspec at = {.it_value.tv_nsec = 1};
-    struct timespec second = {10, 0};
-    sigset_t set = only(SIGUSR1);
-    siginfo_t info;
     timer_t timer;
     catch(SIGUSR1);
     block(SIGUSR1);
     for (int clock = CLOCK_PROCESS_CPUTIME_ID; clock <= CLOCK_THREAD_CPUTIME_ID; clock++) {
         CHECK(timer_create(clock, &event, &timer) == 0);
         CHECK(timer_settime(timer, TIMER_ABSTIME, &at, NULL) == 0);
-        CHECK(sigtimedwait(&set, &info, &second) == SIGUSR1 && info.si_code == SI_TIMER);
+        CHECK(comes());
         CHECK(timer_delete(timer) == 0);
     }
 }
@@ -468,9 +473,6 @@ static void passed_already(void) {
 static void of_another(void) {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     struct itimerspec at = {.it_value.tv_nsec = 20000000};
-    struct timespec second = {10, 0};
-    sigset_t set = only(SIGUSR1);
-    siginfo_t info;
     clockid_t clock;
     timer_t timer;
     block(SIGUSR1);
@@ -479,7 +481,7 @@ static void of_another(void) {
         for (;;) continue;
     CHECK(clock_getcpuclockid(child, &clock) == 0 && timer_create(clock, &event, &timer) == 0);
     CHECK(timer_settime(timer, 0, &at, NULL) == 0);
-    CHECK(sigtimedwait(&set, &info, &second) == SIGUSR1 && info.si_code == SI_TIMER);
+    CHECK(comes());
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && timer_delete(timer) == 0);
     unblock(SIGUSR1);
 }
