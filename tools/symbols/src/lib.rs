@@ -34,9 +34,9 @@ pub fn embed(image: &mut [u8]) -> Result<Summary> {
     let bytes = limen_symbols::encode(&symbols);
     ensure!(
         bytes.len() <= room,
-        "the symbol table needs {} bytes, the kernel has {room} for it: enlarge `ROOM` in {}",
-        bytes.len(),
-        "kernel/src/mm/symbols.rs"
+        "the symbol table needs {} bytes, the kernel has {room} for it: enlarge `ROOM` in \
+         kernel/src/mm/symbols.rs",
+        bytes.len()
     );
     let place = image
         .get_mut(offset..offset + room)
