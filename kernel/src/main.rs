@@ -15,6 +15,7 @@ mod driver;
 mod filter;
 mod fs;
 mod ftrace;
+mod ipc;
 mod jump_label;
 mod livepatch;
 mod mm;

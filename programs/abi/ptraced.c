@@ -271,8 +271,56 @@ static void registers(void) {
     io.iov_len = 2 * sizeof(long);
     CHECK(trace(GETREGSET, pid, NT_PRSTATUS, (unsigned long)&io) == 0 && io.iov_len == 2 * sizeof(long));
     CHECK(trace(GETREGSET, pid, 0x7777, (unsigned long)&io) == -1 && errno == EINVAL);
+
+    /* Requests for one kind of registers copy so many bytes, and no more. */
+    static const struct {
+        int request;
+        size_t size;
+    } kinds[] = {
+#if defined(__x86_64__)
+        {12, 27 * 8}, {14, 512},
+#elif defined(__arm__)
+        {12, 18 * 4}, {27, 32 * 8 + 4},
+#elif defined(__powerpc64__)
+        {12, 44 * 8}, {14, 33 * 8}, {18, 33 * 16 + 4}, {22, 44 * 8}, {27, 32 * 8},
+#endif
+        {0, 0},
+    };
+    unsigned char *bytes = (unsigned char *)after;
+    for (int n = 0; kinds[n].size; n++)
+        for (int fill = 0; fill < 0x100; fill += 0xff) {
+            memset(after, fill, sizeof after);
+            CHECK(trace(kinds[n].request, pid, 0, (unsigned long)after) == 0);
+            CHECK(bytes[kinds[n].size] == fill && bytes[kinds[n].size + 15] == fill);
+        }
     ended(pid);
 }
+
+#ifdef __powerpc64__
+/* Registers of which each is a set; sets that threads can have and these do not, and sets that none has. */
+static void lonely_registers(void) {
+    enum { TAR = 0x103, PPR, DSCR, EBB, PMU, TM };
+    static const unsigned long values[3] = {0x12345678, 2ul << 50, 3};
+    unsigned long got[8];
+    pid_t pid = traced(pauses);
+    for (int n = TAR; n <= DSCR; n++) {
+        struct iovec in = {(void *)&values[n - TAR], 8}, out = {got, sizeof got};
+        CHECK(trace(SETREGSET, pid, n, (unsigned long)&in) == 0 && in.iov_len == 8);
+        CHECK(trace(GETREGSET, pid, n, (unsigned long)&out) == 0 && out.iov_len == 8);
+        CHECK(got[0] == values[n - TAR]);
+    }
+    struct iovec out = {got, sizeof got};
+    CHECK(trace(GETREGSET, pid, EBB, (unsigned long)&out) == -1 && errno == ENODATA);
+    CHECK(trace(GETREGSET, pid, TM, (unsigned long)&out) == -1 && errno == ENODEV);
+    out.iov_len = 40;
+    CHECK(trace(GETREGSET, pid, PMU, (unsigned long)&out) == 0 && out.iov_len == 40);
+    /* The USER area has the one, and nothing behind it. */
+    CHECK(trace(PEEKUSER, pid, 44 * 8, (unsigned long)got) == 0 && got[0] == 3);
+    CHECK(trace(PEEKUSER, pid, 45 * 8, (unsigned long)got) == -1 && errno == EIO);
+    CHECK(trace(PEEKUSER, pid, 48 * 8, (unsigned long)got) == 0);
+    ended(pid);
+}
+#endif
 
 /* A tracer that ends: its tracee goes on, or is killed. */
 static void tracers_end(void) {
@@ -605,6 +653,9 @@ int main(int argc, char **argv) {
     exec_events();
     system_calls();
     registers();
+#ifdef __powerpc64__
+    lonely_registers();
+#endif
     tracers_end();
     tracers_end_early();
     parents_end();

@@ -16,8 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -204,6 +206,83 @@ static void files(int fd, int log) {
 
 /* --- what else --- */
 
+/* Objects of System V IPC: whose they are, and what a call makes of that. */
+static void objects(int fd, int log) {
+#ifdef __arm__
+    int set = IPC_SET | 0x100;
+#else
+    int set = IPC_SET;
+#endif
+    int id = msgget(IPC_PRIVATE, 0640);
+    struct msqid_ds ds;
+    CHECK(id >= 0 && msgctl(id, IPC_STAT, &ds) == 0);
+    RECORDED(SYS_msgrcv, fd, log, "get", syscall(SYS_msgrcv, id, &ds, 0, 0, IPC_NOWAIT));
+    CHECK(has(of_kind(AUDIT_IPC, 0), ": ouid=0 ogid=0 mode=0640") && count(AUDIT_IPC) == 1);
+    ds.msg_perm.uid = 7;
+    ds.msg_perm.gid = 8;
+    ds.msg_perm.mode = 0;
+    ds.msg_qbytes = 0x123;
+    RECORDED(SYS_msgctl, fd, log, "set", CHECK(syscall(SYS_msgctl, id, set, &ds) == 0));
+    CHECK(has(of_kind(AUDIT_IPC, 0), ": ouid=0 ogid=0 mode=0640"));
+    CHECK(has(of_kind(AUDIT_IPC_SET_PERM, 0), ": qbytes=123 ouid=7 ogid=8 mode=0"));
+    RECORDED(SYS_msgctl, fd, log, "remove", CHECK(syscall(SYS_msgctl, id, IPC_RMID, NULL) == 0));
+    CHECK(has(of_kind(AUDIT_IPC, 0), ": ouid=7 ogid=8 mode=0") && count(AUDIT_IPC_SET_PERM) == 0);
+}
+
+/* POSIX message queues: what is passed, and which names and files the call is about. */
+static void queues(int fd, int log) {
+    long attr[8] = { 0, 3, 16, 77 };
+    int queue = -1;
+    char text[128], room[64];
+    const char *name = "witnessed-queue";
+    RECORDED(SYS_mq_open, fd, log, "open",
+             queue = syscall(SYS_mq_open, name, O_CREAT | O_RDWR | O_NONBLOCK, 0640, attr));
+    snprintf(text, sizeof text, ": oflag=0x%x mode=0640 ", O_CREAT | O_RDWR | O_NONBLOCK);
+    CHECK(queue >= 0 && has(of_kind(AUDIT_MQ_OPEN, 0), text));
+    CHECK(has(of_kind(AUDIT_MQ_OPEN, 0), " mq_flags=0x0 mq_maxmsg=3 mq_msgsize=16 mq_curmsgs=77"));
+    CHECK(count(AUDIT_MQ_OPEN) == 1 && count(AUDIT_PATH) == 1 && count(AUDIT_CWD) == 1);
+    CHECK(has(of_kind(AUDIT_SYSCALL, 0), " items=2 "));
+    CHECK(has(of_kind(AUDIT_PATH, 0), ": item=0 name=\"witnessed-queue\" inode="));
+    CHECK(has(of_kind(AUDIT_PATH, 0), " mode=0100640 ") && has(of_kind(AUDIT_PATH, 0), " nametype=CREATE"));
+    RECORDED(SYS_mq_open, fd, log, "again", close(syscall(SYS_mq_open, name, O_RDONLY, 0, NULL)));
+    CHECK(has(of_kind(AUDIT_MQ_OPEN, 0),
+              ": oflag=0x0 mode=0 mq_flags=0x0 mq_maxmsg=0 mq_msgsize=0 mq_curmsgs=0"));
+    CHECK(count(AUDIT_PATH) == 1 && has(of_kind(AUDIT_SYSCALL, 0), " items=1 "));
+    CHECK(has(of_kind(AUDIT_PATH, 0), ": item=0 name=\"witnessed-queue\" inode="));
+    CHECK(has(of_kind(AUDIT_PATH, 0), " nametype=NORMAL"));
+    long time[2] = { 5, 7 };
+    RECORDED(SYS_mq_timedsend, fd, log, "send",
+             CHECK(syscall(SYS_mq_timedsend, queue, "abc", 3, 9, time) == 0));
+    snprintf(text, sizeof text, ": mqdes=%d msg_len=3 msg_prio=9 ", queue);
+    CHECK(has(of_kind(AUDIT_MQ_SENDRECV, 0), text));
+    CHECK(has(of_kind(AUDIT_MQ_SENDRECV, 0), " abs_timeout_sec=5 abs_timeout_nsec=7"));
+    CHECK(count(AUDIT_PATH) == 1 && has(of_kind(AUDIT_PATH, 0), ": item=0 name=(null) inode="));
+    CHECK(has(of_kind(AUDIT_PATH, 0), " nametype=NORMAL"));
+    RECORDED(SYS_mq_timedreceive, fd, log, "receive",
+             CHECK(syscall(SYS_mq_timedreceive, queue, room, sizeof room, NULL, NULL) == 3));
+    snprintf(text, sizeof text, ": mqdes=%d msg_len=64 msg_prio=0 ", queue);
+    CHECK(has(of_kind(AUDIT_MQ_SENDRECV, 0), text));
+    CHECK(has(of_kind(AUDIT_MQ_SENDRECV, 0), " abs_timeout_sec=0 abs_timeout_nsec=0"));
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2 };
+    RECORDED(SYS_mq_notify, fd, log, "notify", CHECK(syscall(SYS_mq_notify, queue, &event) == 0));
+    snprintf(text, sizeof text, ": mqdes=%d sigev_signo=%d", queue, SIGUSR2);
+    CHECK(has(of_kind(AUDIT_MQ_NOTIFY, 0), text) && count(AUDIT_PATH) == 0);
+    RECORDED(SYS_mq_notify, fd, log, "forget", CHECK(syscall(SYS_mq_notify, queue, NULL) == 0));
+    snprintf(text, sizeof text, ": mqdes=%d sigev_signo=0", queue);
+    CHECK(has(of_kind(AUDIT_MQ_NOTIFY, 0), text));
+    attr[0] = O_NONBLOCK;
+    RECORDED(SYS_mq_getsetattr, fd, log, "set", CHECK(syscall(SYS_mq_getsetattr, queue, attr, NULL) == 0));
+    snprintf(text, sizeof text, ": mqdes=%d mq_flags=0x%x mq_maxmsg=3 ", queue, O_NONBLOCK);
+    CHECK(has(of_kind(AUDIT_MQ_GETSETATTR, 0), text));
+    CHECK(has(of_kind(AUDIT_MQ_GETSETATTR, 0), " mq_msgsize=16 mq_curmsgs=77 "));
+    RECORDED(SYS_mq_getsetattr, fd, log, "get", CHECK(syscall(SYS_mq_getsetattr, queue, NULL, attr) == 0));
+    CHECK(count(AUDIT_MQ_GETSETATTR) == 0);
+    RECORDED(SYS_mq_unlink, fd, log, "unlink", CHECK(syscall(SYS_mq_unlink, name) == 0));
+    CHECK(count(AUDIT_PATH) == 1 && has(of_kind(AUDIT_PATH, 0), ": item=0 name=\"witnessed-queue\" inode="));
+    CHECK(has(of_kind(AUDIT_PATH, 0), " nametype=DELETE") && has(of_kind(AUDIT_SYSCALL, 0), " items=2 "));
+    close(queue);
+}
+
 /* Whom a signal is for. */
 static void targets(int fd, int log) {
     char text[128];
@@ -268,6 +347,8 @@ static void details(int fd, int log) {
     snprintf(text, sizeof text, ": fd=%d flags=0x2", file);
     CHECK(has(of_kind(AUDIT_MMAP, 0), text));
     close(file);
+    objects(fd, log);
+    queues(fd, log);
 }
 
 /* A program's arguments, in pieces if they are long; and the end of a thread, which has no result. */

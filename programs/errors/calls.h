@@ -34,6 +34,14 @@
 #define ADVICE OF(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 24, 26, -1)
 #endif
 
+/* Commands about objects of System V IPC; on 32-bit Arm they say that their structures are the new ones. */
+#ifdef __arm__
+#define NEW(command) (0x100 | (command))
+#else
+#define NEW(command) (command)
+#endif
+#define OBJECT OF(0, 1, 99, -1, 32768)
+
 static const struct call calls[] = {
     /* Reading and writing. */
     CALL(read, 0, FD, BUFFER, OF(0, 1, 8, 100, -1)),
@@ -315,6 +323,39 @@ static const struct call calls[] = {
          OF(1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 20, 30, 38, 39, 59, 9999), FEW_MEMORY, FEW_MEMORY),
     CALL(setsockopt, CHANGES | VARIES, FEW_FD, OF(0, 1, 6, -1),
          OF(1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 20, 30, 38, 39, 9999), FEW_MEMORY, OF(0, 1, 4, 8, 16, -1)),
+
+    /* System V IPC: of each kind there are objects 0, which all may use, and 1, which only root may. */
+    CALL(shmget, HIDES, OF(0, 1, 2, 99), OF(0, 1, 4096, 4097, -1), OF(0, 0600, 01000, 01600, 03600)),
+    CALL(shmat, CHANGES | HIDES, OBJECT, OF(0, 1, OPEN, OPEN + 1, HOLE, -4096),
+         OF(0, 010000, 020000, 040000, 060000, 0100000, -1)),
+    CALL(shmdt, CHANGES, OF(0, 1, HOLE, OPEN, OPEN + 1, -4096)),
+    CALL(shmctl, 0, OBJECT, OF(NEW(1), NEW(2), NEW(3), NEW(11), NEW(12), NEW(13), NEW(14), NEW(15), NEW(99)),
+         MEMORY),
+    CALL(shmctl, 0, OF(99, -1, 32768), OF(NEW(0)), OF(0)),
+    CALL(semget, HIDES, OF(0, 1, 2, 99), OF(0, 1, 2, 250, 32000, 32001, -1), OF(0, 0600, 01600, 03600)),
+    CALL(semctl, 0, OBJECT, OF(0, 1, 5, -1),
+         OF(NEW(1), NEW(2), NEW(3), NEW(12), NEW(13), NEW(14), NEW(15), NEW(16), NEW(17), NEW(18), NEW(19),
+            NEW(20), NEW(99)),
+         OF(0, HOLE, 32767, 32768, JUNK, OPEN)),
+    CALL(semctl, 0, OF(99, -1, 32768), OF(0, 5), OF(NEW(0)), OF(0)),
+#ifdef SYS_semop
+    CALL(semop, 0, OBJECT, FEW_MEMORY, OF(0, 1, 2, 500, 501, -1)),
+#endif
+    CALL(semtimedop, 0, OBJECT, FEW_MEMORY, OF(0, 1, 501), MEMORY),
+    CALL(msgget, HIDES, OF(0, 1, 2, 99), OF(0, 0600, 01600, 03600)),
+    CALL(msgsnd, 0, OBJECT, OF(0, HOLE, OPEN, EDGE, JUNK, PATH_AT(1)), OF(0, 1, 8192, 8193, -1), OF(04000)),
+    CALL(msgrcv, 0, OBJECT, OF(0, HOLE, OPEN), OF(0, 1, -1), OF(0, 1, -1),
+         OF(04000, 014000, 024000, 040000, 044000, 064000)),
+    CALL(msgctl, 0, OBJECT, OF(NEW(1), NEW(2), NEW(3), NEW(11), NEW(12), NEW(13), NEW(99)), MEMORY),
+    CALL(msgctl, 0, OF(99, -1, 32768), OF(NEW(0)), OF(0)),
+
+    /* POSIX message queues. */
+    CALL(mq_open, CHANGES | HIDES, PATH, OF(0, 1, 2, 3, 0100, 0102, 0103, 0300, 0303), OF(0600), MEMORY),
+    CALL(mq_unlink, CHANGES, PATH),
+    CALL(mq_timedsend, 0, QUEUES, FEW_MEMORY, OF(0, 1, 8, 9, -1), OF(0, 32767, 32768), MEMORY),
+    CALL(mq_timedreceive, 0, QUEUES, FEW_MEMORY, OF(0, 7, 8, -1), FEW_MEMORY, MEMORY),
+    CALL(mq_notify, 0, QUEUES, MEMORY),
+    CALL(mq_getsetattr, 0, QUEUES, MEMORY, MEMORY),
 
     /* The rest. */
     CALL(uname, 0, MEMORY),

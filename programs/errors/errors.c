@@ -18,9 +18,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -96,6 +100,22 @@ static void place(int fd, int at) {
     close(fd);
 }
 
+/*
+ * Makes the queues to which names and descriptors refer: one that all may read, with a message and room for
+ * another one of at most eight bytes, and one that only root may use.
+ */
+static void make_queues(void) {
+    long attributes[8] = {0, 2, 8};
+    const int flags = O_CREAT | O_NONBLOCK;
+    for (int i = 0; i < PATHS; i++)
+        if (path_texts[i]) syscall(SYS_mq_unlink, path_texts[i]);
+    place(syscall(SYS_mq_open, "file", flags | O_RDWR, 0644, attributes), FD_QUEUE);
+    place(syscall(SYS_mq_open, "file", flags | O_RDONLY, 0, NULL), FD_QUEUE_READ);
+    place(syscall(SYS_mq_open, "file", flags | O_WRONLY, 0, NULL), FD_QUEUE_WRITE);
+    close(syscall(SYS_mq_open, "dir", flags | O_RDONLY, 0600, NULL));
+    if (syscall(SYS_mq_timedsend, FD_QUEUE, "text", 4, 1, NULL)) stop("message");
+}
+
 static void make_descriptors(void) {
     int pair[2];
     sigset_t usr1;
@@ -129,6 +149,7 @@ static void make_descriptors(void) {
     if (bind(FD_LISTENER, (struct sockaddr *)&name, sizeof name) || listen(FD_LISTENER, 2)) stop("listener");
     place(open("/proc/self/status", O_RDONLY), FD_PROC);
     place(open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK), FD_TERMINAL);
+    make_queues();
 }
 
 static void map(unsigned long at, int protection) {
@@ -153,6 +174,16 @@ static void make_memory(void) {
             for (int k = 0; k < 4096; k++) text[k] = "./"[k % 2];
             text[4096] = 0;
         }
+    }
+}
+
+/* Makes the first objects of System V IPC, whose ids are 0 and 1. */
+static void make_objects(void) {
+    const int modes[2] = {0666, 0600};
+    for (int n = 0; n < 2; n++) {
+        int flags = IPC_CREAT | modes[n];
+        if (shmget(n + 1, 4096, flags) != n || semget(n + 1, 2, flags) != n || msgget(n + 1, flags) != n)
+            stop("objects of System V IPC");
     }
 }
 
@@ -331,6 +362,7 @@ int main(int argc, char **argv) {
         mmap((void *)RESULTS, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED) stop("mmap");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    make_objects();
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);

@@ -43,6 +43,9 @@ enum {
     FD_LISTENER,
     FD_PROC,
     FD_TERMINAL,
+    FD_QUEUE,
+    FD_QUEUE_READ,
+    FD_QUEUE_WRITE,
     FD_CLOSED = 200,
 };
 
@@ -139,6 +142,12 @@ VALUES(few_writable, FEW_WRITABLE_ROWS)
     X(-1, "-1") X(FD_FILE, "file") X(FD_EPOLL, "epoll") X(FD_PATH, "path")
 VALUES(few_epoll, FEW_EPOLL_ROWS)
 #define FEW_EPOLL LIST_OF(few_epoll)
+/* POSIX message queues: all three are the same queue, opened for reading, for writing or for both. */
+#define QUEUE_ROWS(X)                                                                 \
+    X(-1, "-1") X(FD_FILE, "file") X(FD_PATH, "path") X(FD_QUEUE, "queue")            \
+    X(FD_QUEUE_READ, "queue-read") X(FD_QUEUE_WRITE, "queue-write")
+VALUES(queue, QUEUE_ROWS)
+#define QUEUES LIST_OF(queue)
 /* Directories that paths may be relative to. */
 #define FROM_ROWS(X)                                                                      \
     X(-1, "-1") X(AT_FDCWD, "cwd") X(FD_FILE, "file") X(FD_DIR, "dir") X(FD_PATH, "path") \

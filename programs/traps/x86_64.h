@@ -247,8 +247,8 @@ X86(sigreturn_no_registers, "lea -304(%rsi), %rsp\n movq $6, (%rsp)\n movq $-257
                             " mov $15, %eax\n syscall");
 
 /*
- * 32-bit code makes a system call through its code segment, which Debian's Linux has and Limen does not: the
- * child exits with 5, or a signal ends it.
+ * 32-bit code makes a system call, which Debian's Linux has and Limen does not: the child exits with 5, or a
+ * signal ends it.
  */
 ACT(x86_syscall_32) {
     static const unsigned char code[] = {0x0f, 0x05, 0x0f, 0x0b};

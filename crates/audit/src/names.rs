@@ -121,6 +121,8 @@ pub struct Name {
     pub kind: Kind,
     /// The file. `None`: there is none.
     pub file: Option<FileFacts>,
+    /// There is no record `PATH` of it, but it counts.
+    pub hidden: bool,
 }
 
 #[cfg(test)]
@@ -149,6 +151,7 @@ impl Name {
             len: None,
             kind,
             file,
+            hidden: false,
         }
     }
 }
@@ -250,6 +253,7 @@ impl Names {
             len: None,
             kind,
             file: None,
+            hidden: false,
         });
         self.list.get_mut(at).ok_or(Error::NoMemory)
     }
@@ -334,6 +338,22 @@ impl Names {
                 true => (Kind::Parent, len),
                 false => (Kind::Normal, None),
             };
+        }
+        Ok(())
+    }
+
+    /// The last path is a name in a directory of the kernel's own, of which no record tells.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`].
+    pub fn found_hidden(&mut self, directory: FileFacts) -> Result<(), Error> {
+        self.found(directory, true)?;
+        let is_it = |name: &&mut Name| {
+            name.kind == Kind::Parent && name.file.is_some_and(|file| file.id == directory.id)
+        };
+        if let Some(name) = self.list.iter_mut().rev().find(is_it) {
+            name.hidden = true;
         }
         Ok(())
     }

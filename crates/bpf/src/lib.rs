@@ -23,7 +23,7 @@ pub mod program;
 mod run;
 pub mod verdict;
 
-pub use always::{Bitmap, always_allows};
+pub use always::always_allows;
 pub use check::check;
 pub use error::Error;
 pub use insn::Insn;

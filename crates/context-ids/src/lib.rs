@@ -26,6 +26,11 @@ impl Context {
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
+
+    /// For one that is a copy: it has numbers of its own.
+    pub const fn copied(&self) -> Self {
+        Self::new()
+    }
 }
 
 /// What an architecture does about old translations. Called with the allocator locked.

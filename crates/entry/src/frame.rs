@@ -30,4 +30,8 @@ pub trait Frame {
     /// Puts the registers back as they were before the system call ran, so that it can run again without
     /// going through user mode. For [`Restart::Block`] the number becomes that of `restart_syscall`.
     fn rearm(&mut self, restart: Restart);
+    /// [`crate::ThreadFlags::RETURN`] is set, and nothing comes any more before the architecture's stub
+    /// returns to user mode with this frame, which may now name a stub on the way instead. Interrupts are
+    /// off. The frame is the stub's alone from here on.
+    fn prepare_return(&mut self) {}
 }

@@ -97,7 +97,9 @@ fn finish_restarted<K: Kernel>(
 #[inline(never)]
 fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, in_kernel: &InKernel) {
     k.irqs_enable(irqs);
-    if let Some(restart) = frame.restart() {
+    if let Some(restart) = frame.restart()
+        && !k.leaves_restart(frame, restart)
+    {
         frame.rearm(restart);
         k.count(Crossing::Restart, in_kernel);
         call::<K, false>(k, frame, in_kernel);

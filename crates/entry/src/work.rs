@@ -42,6 +42,9 @@ bitflags! {
         /// Limen's own: the thread has debug registers. It stays set in user mode, and each way there loads
         /// them ([`crate::ThreadWork::debug_exit`]), so that no switch has to.
         const DEBUG = 1 << 14;
+        /// Limen's own: the thread may have registers that the ordinary return to user mode does not restore.
+        /// It stays set in user mode, and each way there asks the frame ([`crate::Frame::prepare_return`]).
+        const RETURN = 1 << 15;
     }
 }
 
@@ -56,7 +59,9 @@ impl ThreadFlags {
         .union(Self::NEED_RESCHED_LAZY)
         .union(Self::PATCH_PENDING);
     /// Everything that the way out must look at, for one single test.
-    pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::ANY_RSEQ).union(Self::DEBUG);
+    pub const ANY_EXIT: Self = Self::EXIT_WORK.union(Self::ANY_RSEQ).union(Self::LAST);
+    /// What stays set in user mode: steps that come last, each time.
+    pub const LAST: Self = Self::DEBUG.union(Self::RETURN);
     /// What makes the work loop call `schedule`.
     pub const RESCHED: Self = Self::NEED_RESCHED.union(Self::NEED_RESCHED_LAZY);
 

@@ -60,8 +60,8 @@ fn work_loop<K: Kernel>(
                 || rseq == ThreadFlags::RSEQ_AGAIN && k.rseq_again(&irqs)
                 || k.rseq_exit(frame, cause, &irqs)
             {
-                if flags.contains(ThreadFlags::DEBUG) {
-                    k.debug_exit(&irqs);
+                if flags.intersects(ThreadFlags::LAST) {
+                    last_steps(k, frame, flags, &irqs);
                 }
                 return (irqs, Next::User);
             }
@@ -100,5 +100,16 @@ fn work_loop<K: Kernel>(
             k.notify_resume(frame, in_kernel);
         }
         irqs = k.irqs_disable();
+    }
+}
+
+/// What each way to user mode ends with, for threads that have any of it.
+#[cold]
+fn last_steps<K: Kernel>(k: &K, frame: &mut K::Frame, flags: ThreadFlags, irqs: &IrqsOff) {
+    if flags.contains(ThreadFlags::DEBUG) {
+        k.debug_exit(irqs);
+    }
+    if flags.contains(ThreadFlags::RETURN) {
+        frame.prepare_return();
     }
 }

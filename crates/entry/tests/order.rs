@@ -186,6 +186,7 @@ fn each_flag_has_its_work_and_is_clear_afterwards() {
         (ThreadFlags::RSEQ_AGAIN, &["rseq again"]),
         (ThreadFlags::RSEQ.union(ThreadFlags::RSEQ_AGAIN), &["rseq"]),
         (ThreadFlags::DEBUG, &["debug"]),
+        (ThreadFlags::RETURN, &[]),
         (ThreadFlags::MEMDIE, &[]),
         (ThreadFlags::POLLING_NRFLAG, &[]),
         (ThreadFlags::RESTORE_SIGMASK, &[]),
@@ -218,8 +219,24 @@ fn all_flags_at_once_in_order() {
         ]
     );
     // Each time.
-    run_syscall(&m, 2);
+    let frame = run_syscall(&m, 2);
     assert_eq!(between(&m), ["dispatch 2", "debug"]);
+    assert_eq!(frame.prepared, 1);
+}
+
+#[test]
+fn a_return_of_its_own_is_prepared_once_and_after_all_other_work() {
+    let m = Model::in_user();
+    m.work
+        .set(ThreadFlags::RETURN | ThreadFlags::SIGPENDING | ThreadFlags::NEED_RESCHED);
+    m.at("signals", |m, frame| {
+        assert_eq!(frame.prepared, 0);
+        m.work.set(ThreadFlags::NOTIFY_RESUME);
+    });
+    m.at("notify_resume", |_, frame| assert_eq!(frame.prepared, 0));
+    assert_eq!(run_syscall(&m, 1).prepared, 1);
+    m.work.clear(ThreadFlags::RETURN);
+    assert_eq!(run_syscall(&m, 2).prepared, 0);
 }
 
 #[test]

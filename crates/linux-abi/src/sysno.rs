@@ -111,6 +111,7 @@ pub const OABI: &[(usize, &str)] = &[
     (90, "old_mmap"),
     (102, "socketcall"),
     (113, "syscall"),
+    (117, "ipc"),
     (180, "pread64"),
     (181, "pwrite64"),
     (193, "truncate64"),
@@ -126,6 +127,8 @@ pub const OABI: &[(usize, &str)] = &[
     (283, "connect"),
     (290, "sendto"),
     (296, "sendmsg"),
+    (298, "semop"),
+    (312, "semtimedop"),
     (327, "fstatat64"),
     (346, "epoll_pwait"),
     (441, "epoll_pwait2"),
@@ -133,53 +136,58 @@ pub const OABI: &[(usize, &str)] = &[
 
 pub use syscalls;
 
+/// Calls with 16-bit and with 32-bit ids, as ABIs with both call them.
+const IDS: &[(&str, &str)] = &[
+    ("chown", "chown16"),
+    ("lchown", "lchown16"),
+    ("fchown", "fchown16"),
+    ("getuid", "getuid16"),
+    ("geteuid", "geteuid16"),
+    ("getgid", "getgid16"),
+    ("getegid", "getegid16"),
+    ("setuid", "setuid16"),
+    ("setgid", "setgid16"),
+    ("setreuid", "setreuid16"),
+    ("setregid", "setregid16"),
+    ("setfsuid", "setfsuid16"),
+    ("setfsgid", "setfsgid16"),
+    ("setresuid", "setresuid16"),
+    ("setresgid", "setresgid16"),
+    ("getresuid", "getresuid16"),
+    ("getresgid", "getresgid16"),
+    ("getgroups", "getgroups16"),
+    ("setgroups", "setgroups16"),
+    ("chown32", "chown"),
+    ("lchown32", "lchown"),
+    ("fchown32", "fchown"),
+    ("getuid32", "getuid"),
+    ("geteuid32", "geteuid"),
+    ("getgid32", "getgid"),
+    ("getegid32", "getegid"),
+    ("setuid32", "setuid"),
+    ("setgid32", "setgid"),
+    ("setreuid32", "setreuid"),
+    ("setregid32", "setregid"),
+    ("setfsuid32", "setfsuid"),
+    ("setfsgid32", "setfsgid"),
+    ("setresuid32", "setresuid"),
+    ("setresgid32", "setresgid"),
+    ("getresuid32", "getresuid"),
+    ("getresgid32", "getresgid"),
+    ("getgroups32", "getgroups"),
+    ("setgroups32", "setgroups"),
+];
+
 /// System calls whose name in an ABI's list is not the name of the handler that does the same there. Where
 /// words have 32 bits, `getuid` is a call with 16-bit ids, and the call that other ABIs call `getuid` is
 /// `getuid32`. An empty name stands for a call that exists only with other word sizes.
 const RENAMED: &[(&str, &[(&str, &str)])] = &[
     // The crate calls number 79 by its C library's name.
     ("aarch64", &[("fstatat", "newfstatat")]),
+    ("arm", IDS),
     (
         "arm",
         &[
-            ("chown", "chown16"),
-            ("lchown", "lchown16"),
-            ("fchown", "fchown16"),
-            ("getuid", "getuid16"),
-            ("geteuid", "geteuid16"),
-            ("getgid", "getgid16"),
-            ("getegid", "getegid16"),
-            ("setuid", "setuid16"),
-            ("setgid", "setgid16"),
-            ("setreuid", "setreuid16"),
-            ("setregid", "setregid16"),
-            ("setfsuid", "setfsuid16"),
-            ("setfsgid", "setfsgid16"),
-            ("setresuid", "setresuid16"),
-            ("setresgid", "setresgid16"),
-            ("getresuid", "getresuid16"),
-            ("getresgid", "getresgid16"),
-            ("getgroups", "getgroups16"),
-            ("setgroups", "setgroups16"),
-            ("chown32", "chown"),
-            ("lchown32", "lchown"),
-            ("fchown32", "fchown"),
-            ("getuid32", "getuid"),
-            ("geteuid32", "geteuid"),
-            ("getgid32", "getgid"),
-            ("getegid32", "getegid"),
-            ("setuid32", "setuid"),
-            ("setgid32", "setgid"),
-            ("setreuid32", "setreuid"),
-            ("setregid32", "setregid"),
-            ("setfsuid32", "setfsuid"),
-            ("setfsgid32", "setfsgid"),
-            ("setresuid32", "setresuid"),
-            ("setresgid32", "setresgid"),
-            ("getresuid32", "getresuid"),
-            ("getresgid32", "getresgid"),
-            ("getgroups32", "getgroups"),
-            ("setgroups32", "setgroups"),
             ("_newselect", "select"),
             ("ugetrlimit", "getrlimit"),
             ("fcntl", "fcntl_old"),
@@ -187,6 +195,8 @@ const RENAMED: &[(&str, &[(&str, &str)])] = &[
             ("arm_sync_file_range", "sync_file_range2"),
         ],
     ),
+    // Others have handlers of their own (`syscall::compat`).
+    ("x86", IDS),
     (
         "powerpc64",
         &[
@@ -259,6 +269,7 @@ abis! {
     AARCH64 = aarch64, None, "The arm64 ABI (the generic numbering).";
     ARM_EABI = arm, None, "The 32-bit Arm EABI.";
     POWERPC64 = powerpc64, Some(NO_SPU), "The 64-bit Power ABI.";
+    I386 = x86, None, "The 32-bit x86 ABI.";
 }
 
 #[cfg(test)]
@@ -278,6 +289,9 @@ mod tests {
         assert_eq!((ARM_EABI.name_of)(64), Some("getppid"));
         assert_eq!((POWERPC64.name_of)(64), Some("getppid"));
         assert_eq!((X86_64.name_of)(4000), None);
+        assert_eq!((I386.name_of)(64), Some("getppid"));
+        assert_eq!(handler("x86", (I386.name_of)(24).unwrap()), "getuid16");
+        assert_eq!(handler("x86", (I386.name_of)(199).unwrap()), "getuid");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! programs are compiled. For each ABI it writes a C file of static assertions, which a cross compiler
 //! checks. An ABI without compiler or headers is skipped with a message.
 
+use limen_linux_abi::abi::ipc::{Msginfo, Sembuf, Seminfo};
 use limen_linux_abi::abi::statx::{Statx, StatxTimestamp};
 use limen_linux_abi::abi::{Layout, aarch64, arm, powerpc64, x86_64};
 use limen_linux_abi::sysno;
@@ -24,6 +25,10 @@ typedef long long loff_t;
 #include <linux/stat.h>
 #include <linux/sysinfo.h>
 #include <linux/eventpoll.h>
+#include <linux/ipc.h>
+#include <linux/shm.h>
+#include <linux/sem.h>
+#include <linux/msg.h>
 #define member_size(t, m) sizeof(((t *)0)->m)
 ";
 
@@ -127,6 +132,14 @@ macro_rules! check {
             .layout::<$abi::Flock>()
             .layout::<$abi::Sysinfo>()
             .layout::<$abi::EpollEvent>()
+            .layout::<$abi::Shmid64Ds>()
+            .layout::<$abi::Semid64Ds>()
+            .layout::<$abi::Msqid64Ds>()
+            .layout::<$abi::Shminfo64>()
+            .layout::<$abi::ShmInfo>()
+            .layout::<Sembuf>()
+            .layout::<Seminfo>()
+            .layout::<Msginfo>()
             .layout::<StatxTimestamp>()
             .layout::<Statx>();
         check

@@ -3,9 +3,10 @@
 //! under the lock, and freed after the lock is released: changing the tree neither allocates nor frees. The
 //! kernel uses it in `mm::vmap`, `fs::locks` and others.
 //!
-//! It is a treap: a search tree by place, and a heap by a random number, so its depth is logarithmic in
-//! whatever order nodes come and go. Each node has the start, the end and the largest gap of its subtree, so
-//! looking for overlaps and for room is logarithmic, too.
+//! The heights of a node's two subtrees differ by at most one (an AVL tree), so its depth is logarithmic
+//! whatever comes and goes: programs choose the places and the order, and functions that recurse run on the
+//! kernel's stack. Each node has the start, the end and the largest gap of its subtree, so looking for
+//! overlaps and for room is logarithmic, too.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -60,7 +61,8 @@ impl<K: Copy, V> Range<K, V> {
 #[derive(Debug)]
 pub struct Node<K, V> {
     range: Range<K, V>,
-    priority: u32,
+    /// How many nodes the longest way down has, this one included.
+    height: u8,
     /// Of the subtree: the first number, the last number, and the largest gap between neighbours (or more,
     /// where ranges overlap).
     begin: u64,
@@ -83,7 +85,7 @@ impl<K, V> Node<K, V> {
         let (begin, end) = (range.first, range.last);
         Self {
             range,
-            priority: 0,
+            height: 1,
             begin,
             end,
             gap: 0,
@@ -130,6 +132,7 @@ impl<K: Key, V> Node<K, V> {
     /// Computes the values of the subtree again.
     #[inline(always)]
     fn update(&mut self) {
+        self.height = 1 + height(&self.left).max(height(&self.right));
         if !K::RANGES {
             return;
         }
@@ -146,6 +149,10 @@ impl<K: Key, V> Node<K, V> {
             self.end = self.end.max(right.end);
         }
     }
+}
+
+fn height<K, V>(link: &Link<K, V>) -> u8 {
+    link.as_ref().map_or(0, |root| root.node().height)
 }
 
 /// How many numbers lie between the two.
@@ -206,7 +213,6 @@ impl<K, V> Drop for Spare<K, V> {
 pub struct RangeTree<K, V> {
     root: Link<K, V>,
     len: usize,
-    random: u32,
 }
 
 impl<K: Key, V> Default for RangeTree<K, V> {
@@ -218,11 +224,7 @@ impl<K: Key, V> Default for RangeTree<K, V> {
 impl<K: Key, V> RangeTree<K, V> {
     /// Empty.
     pub const fn new() -> Self {
-        Self {
-            root: None,
-            len: 0,
-            random: 0x9e37_79b9,
-        }
+        Self { root: None, len: 0 }
     }
     /// How many ranges there are.
     pub fn len(&self) -> usize {
@@ -237,13 +239,9 @@ impl<K: Key, V> RangeTree<K, V> {
     #[inline]
     pub fn insert(&mut self, mut node: NodeBox<K, V>) {
         debug_assert!(self.get(node.range().place()).is_none(), "two in one place");
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        node.node_mut().priority = self.random;
+        node.node_mut().update();
         self.len += 1;
         if self.root.is_none() {
-            node.node_mut().update();
             self.root = Some(node);
         } else {
             insert(&mut self.root, node);
@@ -281,8 +279,9 @@ impl<K: Key, V> RangeTree<K, V> {
     }
     /// Takes out the first node.
     pub fn remove_first(&mut self) -> Option<NodeBox<K, V>> {
-        let place = self.first()?.place();
-        self.remove(place)
+        let first = take_first(&mut self.root)?;
+        self.len -= 1;
+        Some(first)
     }
     /// Moves all nodes for which `which` is true to `out`.
     pub fn remove_all(&mut self, mut which: impl FnMut(&Range<K, V>) -> bool, out: &mut Spare<K, V>) {
@@ -354,64 +353,121 @@ impl<K: Key, V> RangeTree<K, V> {
     }
 }
 
-/// The nodes before `place`, and the others.
-fn split<K: Key, V>(link: Link<K, V>, place: Place<K>) -> (Link<K, V>, Link<K, V>) {
-    let Some(mut root) = link else {
-        return (None, None);
+/// Makes the left child the root.
+fn lift_left<K: Key, V>(link: &mut Link<K, V>) {
+    if let Some(mut root) = link.take_if(|root| root.node().left.is_some())
+        && let Some(mut top) = root.node_mut().left.take()
+    {
+        root.node_mut().left = top.node_mut().right.take();
+        root.node_mut().update();
+        top.node_mut().right = Some(root);
+        top.node_mut().update();
+        *link = Some(top);
+    }
+}
+
+/// Makes the right child the root.
+fn lift_right<K: Key, V>(link: &mut Link<K, V>) {
+    if let Some(mut root) = link.take_if(|root| root.node().right.is_some())
+        && let Some(mut top) = root.node_mut().right.take()
+    {
+        root.node_mut().right = top.node_mut().left.take();
+        root.node_mut().update();
+        top.node_mut().left = Some(root);
+        top.node_mut().update();
+        *link = Some(top);
+    }
+}
+
+/// Makes the root right again after one of its subtrees has changed. Their heights may differ by two.
+#[inline(always)]
+fn settle<K: Key, V>(link: &mut Link<K, V>) {
+    let Some(root) = link else { return };
+    let node = root.node_mut();
+    if height(&node.left).abs_diff(height(&node.right)) > 1 {
+        balance(link);
+    } else {
+        node.update();
+    }
+}
+
+/// [`settle`] where the heights differ by two.
+#[inline(never)]
+fn balance<K: Key, V>(link: &mut Link<K, V>) {
+    let Some(root) = link else { return };
+    let node = root.node_mut();
+    if height(&node.left) > height(&node.right) {
+        if let Some(below) = &node.left
+            && height(&below.node().left) < height(&below.node().right)
+        {
+            lift_right(&mut node.left);
+        }
+        lift_left(link);
+    } else {
+        if let Some(below) = &node.right
+            && height(&below.node().right) < height(&below.node().left)
+        {
+            lift_left(&mut node.right);
+        }
+        lift_right(link);
+    }
+}
+
+/// A tree of `left`, `middle` and `right`, in this order. `middle` has no subtrees.
+fn join<K: Key, V>(left: Link<K, V>, mut middle: NodeBox<K, V>, right: Link<K, V>) -> Link<K, V> {
+    let mut all = match (left, right) {
+        (Some(mut root), right) if root.node().height > height(&right) + 1 => {
+            let below = root.node_mut().right.take();
+            root.node_mut().right = join(below, middle, right);
+            Some(root)
+        }
+        (left, Some(mut root)) if root.node().height > height(&left) + 1 => {
+            let below = root.node_mut().left.take();
+            root.node_mut().left = join(left, middle, below);
+            Some(root)
+        }
+        (left, right) => {
+            (middle.node_mut().left, middle.node_mut().right) = (left, right);
+            Some(middle)
+        }
+    };
+    settle(&mut all);
+    all
+}
+
+/// A tree of `left` and `right`, in this order.
+fn concatenate<K: Key, V>(left: Link<K, V>, mut right: Link<K, V>) -> Link<K, V> {
+    match take_first(&mut right) {
+        Some(middle) => join(left, middle, right),
+        None => left,
+    }
+}
+
+/// Takes out the first node.
+fn take_first<K: Key, V>(link: &mut Link<K, V>) -> Link<K, V> {
+    let node = link.as_mut()?.node_mut();
+    if node.left.is_none() {
+        let right = node.right.take();
+        return core::mem::replace(link, right);
+    }
+    let first = take_first(&mut node.left);
+    settle(link);
+    first
+}
+
+fn insert<K: Key, V>(link: &mut Link<K, V>, new: NodeBox<K, V>) {
+    let Some(root) = link else {
+        *link = Some(new);
+        return;
     };
     let node = root.node_mut();
-    if node.place() < place {
-        let (less, more) = split(node.right.take(), place);
-        node.right = less;
-        node.update();
-        (Some(root), more)
+    let side = if new.node().place() < node.place() {
+        &mut node.left
     } else {
-        let (less, more) = split(node.left.take(), place);
-        node.left = more;
-        node.update();
-        (less, Some(root))
-    }
-}
-
-/// Joins two trees. All of `a` is before all of `b`.
-fn merge<K: Key, V>(a: Link<K, V>, b: Link<K, V>) -> Link<K, V> {
-    match (a, b) {
-        (Some(mut a), Some(mut b)) => Some(if a.node().priority >= b.node().priority {
-            let node = a.node_mut();
-            node.right = merge(node.right.take(), Some(b));
-            node.update();
-            a
-        } else {
-            let node = b.node_mut();
-            node.left = merge(Some(a), node.left.take());
-            node.update();
-            b
-        }),
-        (a, None) => a,
-        (None, b) => b,
-    }
-}
-
-fn insert<K: Key, V>(link: &mut Link<K, V>, mut new: NodeBox<K, V>) {
-    if let Some(root) = link
-        && root.node().priority >= new.node().priority
-    {
-        let node = root.node_mut();
-        let side = if new.node().place() < node.place() {
-            &mut node.left
-        } else {
-            &mut node.right
-        };
-        insert(side, new);
-        node.update();
-        return;
-    }
-    let node = new.node_mut();
-    if let Some(below) = link.take() {
-        (node.left, node.right) = split(Some(below), node.place());
-    }
-    node.update();
-    *link = Some(new);
+        &mut node.right
+    };
+    insert(side, new);
+    settle(link);
 }
 
 fn remove<K: Key, V>(link: &mut Link<K, V>, place: Place<K>) -> Link<K, V> {
@@ -421,14 +477,14 @@ fn remove<K: Key, V>(link: &mut Link<K, V>, place: Place<K>) -> Link<K, V> {
         Ordering::Greater => &mut node.right,
         Ordering::Equal => {
             let below = match (node.left.take(), node.right.take()) {
-                (Some(left), Some(right)) => merge(Some(left), Some(right)),
+                (Some(left), Some(right)) => concatenate(Some(left), Some(right)),
                 (one, None) | (None, one) => one,
             };
             return core::mem::replace(link, below);
         }
     };
     let removed = remove(side, place)?;
-    node.update();
+    settle(link);
     Some(removed)
 }
 
@@ -446,11 +502,9 @@ fn remove_all<K: Key, V>(
     if goes {
         *gone += 1;
         out.push(root);
-        return merge(left, right);
+        return concatenate(left, right);
     }
-    (node.left, node.right) = (left, right);
-    node.update();
-    Some(root)
+    join(left, root, right)
 }
 
 fn find<'a, K: Key, V>(

@@ -22,19 +22,21 @@ use super::imp::{
 };
 use crate::arch::devices::{PciConfig, VirtioMmio};
 use crate::arch::jump_table::Jump;
-use crate::arch::register_set::{RegisterSet, Requests, Step};
+use crate::arch::register_set::{RegisterSet, Requests, Step, VaryingSet};
+use crate::arch::settings::Setting;
 use crate::arch::stack_calls::OnStack;
 use crate::arch::stub_calls::Call;
 use crate::mm::kernel_map::{Area, Image, Run};
 use crate::mm::text::Writable;
 use crate::mm::{PhysAddr, Prot};
 use crate::sched::{CpuData, cpu::CpuLocal, resume::Resume};
-use crate::signal::{Delivery, Restored};
+use crate::signal::{CompatRestored, Delivery, Restored};
 use crate::task::ThreadInfo;
 use crate::trace::backtrace;
 use alloc::{string::String, vec::Vec};
+use core::ops::RangeInclusive;
 use limen_linear_map::Map;
-use limen_linux_abi::{Errno, Restart, sysno::Abi};
+use limen_linux_abi::{Errno, Restart, SysResult, sysno::Abi};
 
 /// Items that have to be there, each of a type.
 macro_rules! owed {
@@ -50,6 +52,8 @@ macro_rules! owed {
 owed! {
     /// `AT_HWCAP` and `AT_HWCAP2`. Atomic.
     cpu::hwcap => fn() -> (usize, usize);
+    /// Settings that only it has.
+    cpu::SETTINGS => &'static [Setting];
     /// All bits if the index is below the length, none if it is not, without a branch that could be guessed
     /// wrong. Any.
     cpu::index_mask => fn(usize, usize) -> usize;
@@ -313,6 +317,8 @@ const _: fn(&mmu::Slot) -> mmu::Entry = |slot| {
 owed! {
     /// What an address space has of the processor: its numbers in TLBs.
     mmu::MmContext::new => fn() -> mmu::MmContext;
+    /// For a copy, of what a child inherits. Thread.
+    mmu::MmContext::copied => fn(&mmu::MmContext) -> mmu::MmContext;
     /// Fills a zeroed root with what all share. Thread.
     mmu::init_user_root => fn(PhysAddr);
     /// The root of the kernel's own table.
@@ -412,6 +418,9 @@ owed! {
     /// As the running thread is, whose context is given, but for another stack pointer and thread pointer, if
     /// any. Thread.
     switch::Context::fork_from => fn(&mut switch::Context, &switch::Context, Option<usize>, Option<usize>);
+    /// What the running thread, whose context is the second, has besides what fork copies goes to a context
+    /// made by `fork_from`, or comes back. Atomic.
+    switch::Context::exchange_rest => fn(&mut switch::Context, &mut switch::Context);
     /// The running thread's: a program begins. Thread.
     switch::Context::reset_for_exec => fn(&mut switch::Context);
     /// Where a stack that begins there has the frame of user mode. Any.
@@ -449,6 +458,11 @@ owed! {
     /// Takes everything back from the signal frame at the stack pointer, checked. Thread. Errors: `EFAULT` if
     /// it cannot be read, or is none.
     signal::restore => fn(&mut Frame) -> Result<Restored, Errno>;
+    /// The same two for handlers that calls of 32-bit programs have set, where 64-bit programs make such. The
+    /// first also gets the stack that an old action names instead of a restorer; the second is told whether
+    /// the frame has a `siginfo_t`. Thread. Errors: as above.
+    signal::setup_compat => fn(&mut Frame, &Delivery<'_>, Option<usize>) -> Result<(), Errno>;
+    signal::restore_compat => fn(&mut Frame, bool) -> Result<CompatRestored, Errno>;
     /// Whether a program goes on there behind the system call of the kernel's own code to which handlers
     /// return. Thread.
     signal::is_trampoline => fn(usize) -> bool;
@@ -464,6 +478,10 @@ owed! {
 owed! {
     /// The register sets, general registers first.
     regset::SETS => &'static [RegisterSet];
+    /// Those whose size is not the same for all threads.
+    regset::VARYING => &'static [VaryingSet];
+    /// Numbers of sets that threads never have, and the error for a tracer that asks for them.
+    regset::NEVER => &'static [(RangeInclusive<usize>, Errno)];
     /// Requests whose numbers are its own.
     regset::REQUESTS => Requests;
     /// Bytes of the `USER` area, and the set and place there of a word of it.
@@ -515,6 +533,25 @@ owed! {
     /// holder.
     syscalls::was_not_made => fn(&Frame) -> bool;
     syscalls::is_old_call => fn(&Frame) -> bool;
+    /// The ABI of 32-bit programs, if 64-bit ones can make its calls. The next, of a frame: whether its call
+    /// is one of them; the arguments of its call, whichever ABI's that is; they are others. Atomic, by the
+    /// frame's holder.
+    syscalls::COMPAT => Option<super::CompatAbi>;
+    syscalls::is_compat => fn(&Frame) -> bool;
+    syscalls::call_arg => fn(&Frame, usize) -> usize;
+    syscalls::set_call_arg => fn(&mut Frame, usize, usize);
+    /// A tracer has made the frame of an exception that of such a call, or a native one, to be restarted in
+    /// this way: user mode makes it again. Thread, by the frame's holder.
+    syscalls::restart_in_user_mode => fn(&mut Frame, Restart);
+    /// Those programs' `set_thread_area` and `get_thread_area` of the `struct user_desc` there; what such a
+    /// `clone` reads there for its child, and gives to the child's context. The first three: thread. Errors:
+    /// `EFAULT`, `EINVAL`, `ESRCH`.
+    syscalls::set_thread_area => fn(usize) -> SysResult;
+    syscalls::get_thread_area => fn(usize) -> SysResult;
+    syscalls::read_segment => fn(usize) -> Result<syscalls::Segment, Errno>;
+    syscalls::give_segment => fn(&mut switch::Context, &syscalls::Segment);
+    /// And their `arch_prctl`: option, argument. Thread. Errors: `EINVAL`, `ENODEV`.
+    syscalls::compat_arch_prctl => fn(i32, usize) -> SysResult;
     /// Options only this architecture has: option, argument. Thread. Errors: `EINVAL` for those of others.
     syscalls::prctl => fn(&mut Frame, u32, usize) -> Result<usize, Errno>;
     /// The running thread enters seccomp's strict mode: what else it cannot do then. Thread.

@@ -18,6 +18,11 @@ unsafe extern "C" {
     static __jump_table_end: Entry;
 }
 
+/// The key of what some processors of an architecture have and others do not. It is none of `jump_label`'s:
+/// the architecture turns it on at boot, before anybody asks.
+#[allow(dead_code, reason = "not every architecture asks")]
+pub const PROCESSOR: u32 = u32::MAX;
+
 /// A place that is changed with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {

@@ -31,6 +31,7 @@ mod linear;
 pub mod nofault;
 mod pages;
 pub mod register_set;
+pub mod settings;
 mod site_entry;
 pub mod site_table;
 pub mod stack_calls;
@@ -53,6 +54,14 @@ pub struct OldAbi {
     pub audit_arch: u32,
     /// The number of its first call; none of another ABI is as large.
     pub first: usize,
+}
+
+/// The ABI of the architecture's 32-bit programs, whose system calls 64-bit programs can make as well.
+pub struct CompatAbi {
+    /// `AUDIT_ARCH_*`: what seccomp filters and tracers call it.
+    pub audit_arch: u32,
+    /// Its numbers.
+    pub numbers: limen_linux_abi::sysno::Abi,
 }
 
 /// A system call's handler, as the tables have it: returns what goes into the result register.

@@ -2,6 +2,7 @@
 
 use super::frame::Frame;
 use super::switch::Context;
+use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
 /// A register set (`NT_*`).
@@ -17,13 +18,34 @@ pub struct RegisterSet {
     pub set: fn(&mut Frame, &mut Context, &[u8]) -> Result<(), Errno>,
 }
 
+/// A register set whose size is the thread's.
+pub struct VaryingSet {
+    /// Its number.
+    pub note: u32,
+    /// Bytes that a tracer is told of at most; 0: the processor has no such set.
+    pub most: fn() -> usize,
+    /// A tracer's vector is a multiple of so many bytes.
+    pub unit: usize,
+    /// Bytes that the thread has of it, [`Self::most`] at most.
+    pub len: fn(&Context) -> usize,
+    /// Copies it out; the buffer has its size.
+    pub get: fn(&Context, &mut [u8]),
+    /// Memory that [`Self::set`], which cannot allocate, may need for these bytes. `ENOMEM`. Thread.
+    pub room: fn(&[u8]) -> Result<Room, Errno>,
+    /// Makes the registers what a tracer gave, which may be less or more than there is; takes the room, and
+    /// gives back what was not needed. `EINVAL`, `EIO`: it says what cannot be.
+    pub set: fn(&mut Context, &[u8], &mut Room) -> Result<(), Errno>,
+}
+
+/// Memory for registers: what may be needed; what is not needed any more, which cannot be freed there.
+pub type Room = [Vec<u128>; 2];
+
 /// The numbers of requests that are not the same everywhere.
 pub struct Requests {
     /// `PTRACE_SYSEMU` and its single step.
     pub sysemu: [i32; 2],
-    /// Requests that copy a register set, both ways, with its place in the list of sets; the data is the
-    /// user's buffer. -1: there is no such request.
-    pub sets: &'static [(i32, i32, usize)],
+    /// Requests that copy a register set.
+    pub sets: &'static [Copies],
     /// The data becomes the system call's number.
     pub set_syscall: Option<i32>,
     /// Words that have numbers.
@@ -33,6 +55,45 @@ pub struct Requests {
     /// A request for the bases of segments (`PTRACE_ARCH_PRCTL`), and what its data, a code, asks for: that
     /// the base is set, or else read. `None`: there is no such code.
     pub bases: Option<(i32, fn(i32) -> Option<(bool, Base)>)>,
+    /// `PTRACE_GET_THREAD_AREA` and `PTRACE_SET_THREAD_AREA`.
+    pub areas: Option<Areas>,
+}
+
+/// Two requests that copy a part of a register set, which the address chooses. The data is the user's
+/// buffer.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "for architectures with such requests")]
+pub struct Areas {
+    /// The request that reads it.
+    pub get: i32,
+    /// The request that sets it.
+    pub set: i32,
+    /// The set's place in the list of sets.
+    pub of: usize,
+    /// Bytes of a part.
+    pub len: usize,
+    /// Where the part with a number begins. `EINVAL`: there is none.
+    pub at: fn(usize) -> Result<usize, Errno>,
+}
+
+/// Two requests that copy the beginning of a register set. The data is the user's buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Copies {
+    /// The request that reads it.
+    pub get: i32,
+    /// The request that sets it; -1: there is none.
+    pub set: i32,
+    /// The set's place in the list of sets.
+    pub of: usize,
+    /// Bytes of the buffer; the set may be longer.
+    pub len: usize,
+}
+
+/// All of the set at place `of`.
+#[allow(dead_code, reason = "for architectures with such requests")]
+pub const fn all_of(of: usize, get: i32, set: i32) -> Copies {
+    let len = usize::MAX;
+    Copies { get, set, of, len }
 }
 
 /// Which words of the first set are a segment's.

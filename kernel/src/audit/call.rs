@@ -5,6 +5,7 @@ use super::rules::{self, Subject};
 use super::{parts, queue, settings};
 use crate::arch::NATIVE_ABI;
 use crate::arch::frame::Frame;
+use crate::arch::syscalls;
 use crate::mm::{MapFlags, PAGE_SIZE};
 use crate::signal::SIGQUIT;
 use crate::sync::Lazy;
@@ -35,16 +36,30 @@ struct Numbers {
     capset: Option<usize>,
 }
 
-/// Found when they are first asked for: most systems are never audited.
-static NUMBERS: Lazy<Numbers> = Lazy::new(|| {
-    let number = |name| (0..LEN).find(|n| (NATIVE_ABI.name_of)(*n) == Some(name));
-    Numbers {
-        exit: ["exit", "exit_group"].map(number),
-        mmap: ["mmap", "mmap2"].map(number),
-        execute: ["execve", "execveat"].map(number),
-        capset: number("capset"),
+impl Numbers {
+    fn new(name_of: fn(usize) -> Option<&'static str>) -> Self {
+        let number = |name| (0..LEN).find(|n| name_of(*n) == Some(name));
+        Self {
+            exit: ["exit", "exit_group"].map(number),
+            mmap: ["mmap", "mmap2"].map(number),
+            execute: ["execve", "execveat"].map(number),
+            capset: number("capset"),
+        }
     }
-});
+    /// Those of the ABI `arch`.
+    fn of(arch: u32) -> &'static Self {
+        if calls::is_compat_arch(arch) {
+            &COMPAT_NUMBERS
+        } else {
+            &NUMBERS
+        }
+    }
+}
+
+/// Found when they are first asked for: most systems are never audited.
+static NUMBERS: Lazy<Numbers> = Lazy::new(|| Numbers::new(NATIVE_ABI.name_of));
+/// Those of the ABI of 32-bit programs.
+static COMPAT_NUMBERS: Lazy<Numbers> = Lazy::new(|| Numbers::new(calls::compat_names().unwrap_or(|_| None)));
 
 /// The numbers below which all calls are that an ABI has.
 const LEN: usize = 512;
@@ -55,25 +70,29 @@ pub fn enter(frame: &Frame) {
     if settings::enabled() == settings::OFF {
         return audit::end_call(&task);
     }
-    let arguments = core::array::from_fn(|n| frame.arg(n));
+    let arguments = core::array::from_fn(|n| syscalls::call_arg(frame, n));
     let number = frame.syscall_number() as usize;
     let arch = calls::audit_arch(&task, frame);
     if audit::begin_call(&task, (arch, number), arguments, realtime_ns() / 1_000_000).is_err() {
         return queue::lost("out of memory in audit_syscall_entry");
     }
     let number = calls::number_in(arch, number);
-    if NUMBERS.exit.contains(&Some(number)) {
+    let numbers = Numbers::of(arch);
+    if numbers.exit.contains(&Some(number)) {
         // Nothing that could be seen comes after it.
         return finish(&task, None);
     }
-    if NUMBERS.mmap.contains(&Some(number)) {
+    // (`mmap` of 32-bit x86 programs has its arguments in memory.)
+    let is_mmap = numbers.mmap.contains(&Some(number));
+    if is_mmap && !(calls::is_compat_arch(arch) && numbers.mmap[0] == Some(number)) {
         let anonymous = MapFlags::ANONYMOUS.bits() as usize;
-        let in_pages = NUMBERS.mmap[0] != Some(number) || frame.arg(5) & (PAGE_SIZE - 1) == 0;
-        if in_pages && frame.arg(3) & anonymous == 0 {
-            details::special(Special::Mmap(frame.arg(4) as i32, frame.arg(3)));
+        let arg = |n| syscalls::call_arg(frame, n);
+        let in_pages = numbers.mmap[0] != Some(number) || arg(5) & (PAGE_SIZE - 1) == 0;
+        if in_pages && arg(3) & anonymous == 0 {
+            details::special(Special::Mmap(arg(4) as i32, arg(3)));
         }
     }
-    if NUMBERS.execute.contains(&Some(number)) {
+    if numbers.execute.contains(&Some(number)) {
         task.audit.with(|context| context.creds = Some(task.creds()));
     }
 }
@@ -201,7 +220,9 @@ fn write(task: &CurrentTask, context: &Context, result: Option<isize>, key: Opti
             OrNull(key),
         ),
     );
-    let numbers: Option<&Numbers> = result.is_some_and(limen_audit::succeeded).then(|| &*NUMBERS);
+    let numbers: Option<&Numbers> = result
+        .is_some_and(limen_audit::succeeded)
+        .then(|| Numbers::of(arch));
     let number = calls::number_in(call.arch, call.number);
     let is_one_of = |of: fn(&Numbers) -> &[Option<usize>]| {
         numbers.is_some_and(|numbers| of(numbers).contains(&Some(number)))

@@ -5,7 +5,7 @@ use super::record::kind;
 use crate::fs::path::Path;
 use crate::task::CurrentTask;
 use crate::task::audit::Context;
-use crate::task::audit::details::{Details, Special};
+use crate::task::audit::details::{Details, Ownership, QueueCall, Special};
 use crate::task::creds::{CAP_ALL, Creds, securebits};
 use core::fmt;
 use limen_audit::names::{FileFacts, Name, Told, halves};
@@ -105,6 +105,72 @@ impl fmt::Display for Words<'_> {
     }
 }
 
+/// A user, a group and permissions as `ouid=... ogid=... mode=...`.
+impl fmt::Display for Ownership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ouid={} ogid={} mode=", self.uid, self.gid)?;
+        // No permission at all has one digit.
+        let mode = self.mode as u16;
+        if mode == 0 {
+            f.write_str("0")
+        } else {
+            write!(f, "0{mode:o}")
+        }
+    }
+}
+
+/// The attributes of a POSIX message queue.
+struct Attributes([isize; 4]);
+
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [flags, messages, size, present] = self.0;
+        write!(
+            f,
+            "mq_flags=0x{flags:x} mq_maxmsg={messages} mq_msgsize={size} mq_curmsgs={present}"
+        )
+    }
+}
+
+/// A call on a POSIX message queue.
+fn queue(call: &QueueCall, write: Write<'_>) {
+    match *call {
+        QueueCall::Open {
+            flags,
+            mode,
+            attributes,
+        } => {
+            // No permission at all has one digit.
+            let zero = if mode == 0 { "" } else { "0" };
+            let attributes = Attributes(attributes);
+            write(
+                kind::MQ_OPEN,
+                format_args!("oflag=0x{flags:x} mode={zero}{mode:o} {attributes}"),
+            );
+        }
+        QueueCall::Transfer {
+            fd,
+            len,
+            priority,
+            until: [seconds, ns],
+        } => write(
+            kind::MQ_SENDRECV,
+            format_args!(
+                "mqdes={fd} msg_len={} msg_prio={priority} abs_timeout_sec={seconds} abs_timeout_nsec={ns}",
+                len.cast_signed()
+            ),
+        ),
+        QueueCall::Notify { fd, signal } => {
+            write(kind::MQ_NOTIFY, format_args!("mqdes={fd} sigev_signo={signal}"))
+        }
+        // As on Linux there is a blank at the end.
+        QueueCall::Set { fd, attributes } => write(
+            kind::MQ_GETSETATTR,
+            format_args!("mqdes={fd} {} ", Attributes(attributes)),
+        ),
+    }
+}
+
 /// What only some calls have.
 pub fn special(special: &Special, write: Write<'_>) {
     match special {
@@ -121,6 +187,13 @@ pub fn special(special: &Special, write: Write<'_>) {
             format_args!("oflag=0{flags:o} mode=0{mode:o} resolve=0x{resolve:x}"),
         ),
         Special::Module(name) => write(kind::KERN_MODULE, format_args!("name={}", Untrusted(name))),
+        Special::Ipc { now, new } => {
+            write(kind::IPC, format_args!("{now}"));
+            if let Some((new, bytes)) = new {
+                write(kind::IPC_SET_PERM, format_args!("qbytes={bytes:x} {new}"));
+            }
+        }
+        Special::Queue(call) => queue(call, write),
     }
 }
 
@@ -201,7 +274,8 @@ pub fn names(context: &Context, write: Write<'_>) {
     if let Some(cwd) = &context.cwd {
         write(kind::CWD, format_args!("cwd={}", Place(cwd)));
     }
-    for (n, name) in context.names.all().iter().enumerate() {
+    let told = context.names.all().iter().filter(|name| !name.hidden);
+    for (n, name) in told.enumerate() {
         write(kind::PATH, format_args!("item={n} {}", Item(context, name)));
     }
 }

@@ -15,11 +15,17 @@ pub mod kind {
     pub const LOGIN: u16 = 1006;
     pub const SYSCALL: u16 = 1300;
     pub const PATH: u16 = 1302;
+    pub const IPC: u16 = 1303;
     pub const SOCKETCALL: u16 = 1304;
     pub const CONFIG_CHANGE: u16 = 1305;
     pub const SOCKADDR: u16 = 1306;
     pub const CWD: u16 = 1307;
     pub const EXECVE: u16 = 1309;
+    pub const IPC_SET_PERM: u16 = 1311;
+    pub const MQ_OPEN: u16 = 1312;
+    pub const MQ_SENDRECV: u16 = 1313;
+    pub const MQ_NOTIFY: u16 = 1314;
+    pub const MQ_GETSETATTR: u16 = 1315;
     pub const FD_PAIR: u16 = 1317;
     pub const OBJ_PID: u16 = 1318;
     pub const EOE: u16 = 1320;

@@ -132,6 +132,8 @@ static RULES: Shown<Set> = Shown::empty();
 static CHANGING: Mutex<()> = Mutex::new(());
 /// The classes of calls.
 static CLASSES: Lazy<Classes> = Lazy::new(|| Classes::new(NATIVE_ABI.name_of));
+/// Those of the ABI of 32-bit programs.
+static COMPAT_CLASSES: Lazy<Classes> = Lazy::new(|| Classes::new(calls::compat_names().unwrap_or(|_| None)));
 
 /// Reads a rule. `EINVAL`; `ENAMETOOLONG`; `ENOMEM`.
 pub fn read(bytes: &[u8]) -> Result<Rule, Errno> {
@@ -373,7 +375,11 @@ impl Facts for Asked<'_> {
             _ => 0,
         };
         let number = calls::number_in(context.call.arch, context.call.number) as u32;
-        CLASSES.wants(rights, number, &context.call.arguments, how)
+        let classes = match calls::is_compat_arch(context.call.arch) {
+            true => &COMPAT_CLASSES,
+            false => &CLASSES,
+        };
+        classes.wants(rights, number, &context.call.arguments, how)
     }
 }
 

@@ -69,6 +69,7 @@ fn with_threads() {
     crate::rseq::init();
     crate::tracing::event::boot::init();
     crate::net::init();
+    crate::ipc::init();
     crate::audit::init();
 }
 

@@ -12,8 +12,9 @@ use limen_entry::Frame as _;
 const ALLOW: u8 = 0;
 const BLOCK: u8 = 1;
 
-/// Whether the call in `frame` became `SIGSYS`. The registers are as the program had them then. May sleep.
-pub fn dispatched(frame: &mut Frame) -> bool {
+/// Whether the call in `frame` (`COMPAT`: one of the ABI of 32-bit programs) became `SIGSYS`. The registers
+/// are as the program had them then. May sleep.
+pub fn dispatched<const COMPAT: bool>(frame: &mut Frame) -> bool {
     let task = current();
     let ip = frame.ip();
     // A program could not name the kernel's own code in a range.
@@ -28,7 +29,10 @@ pub fn dispatched(frame: &mut Frame) -> bool {
             Err(_) => signal::end_by(&SigInfo::kernel(SIGSEGV)),
         }
     }
-    let (number, arch) = (frame.syscall_number() as i32, calls::audit_arch(&task, frame));
+    let (number, arch) = (
+        frame.syscall_number() as i32,
+        calls::arch_of::<COMPAT>(&task, frame),
+    );
     frame.roll_back_syscall();
     task.dispatch.roll_back();
     let info = SigInfo::refused(code::SYS_USER_DISPATCH, 0, ip, number, arch);

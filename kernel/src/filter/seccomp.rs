@@ -19,10 +19,10 @@ pub fn always_allows(frame: &Frame) -> bool {
         .is_some_and(|filter| filter.always_allows(number))
 }
 
-/// Whether the call in `frame` may run. If not, its result is in the frame. May sleep, and may end the
-/// thread.
-pub fn allows(frame: &mut Frame) -> bool {
-    if always_allows(frame) {
+/// Whether the call in `frame` (`COMPAT`: one of the ABI of 32-bit programs) may run. If not, its result is
+/// in the frame. May sleep, and may end the thread.
+pub fn allows<const COMPAT: bool>(frame: &mut Frame) -> bool {
+    if !COMPAT && always_allows(frame) {
         return true;
     }
     // The thread may have seen its work bit, which a sibling set, before what the sibling wrote earlier.
@@ -33,36 +33,41 @@ pub fn allows(frame: &mut Frame) -> bool {
     }
     match task.seccomp.mode() {
         Mode::Disabled => true,
-        Mode::Strict => strict(frame),
+        Mode::Strict => strict::<COMPAT>(frame),
         Mode::Filter => match task.filter() {
-            Some(filter) => filtered(frame, &task, filter),
+            Some(filter) => filtered::<COMPAT>(frame, &task, filter),
             None => true,
         },
     }
 }
 
 /// What a program of a filter sees of the call.
-fn data(frame: &Frame) -> Data {
+fn data<const COMPAT: bool>(frame: &Frame) -> Data {
     Data {
         nr: frame.syscall_number() as i32,
-        arch: calls::audit_arch(&current(), frame),
+        arch: calls::arch_of::<COMPAT>(&current(), frame),
         instruction_pointer: frame.ip() as u64,
-        args: [0, 1, 2, 3, 4, 5].map(|n| frame.arg(n) as u64),
+        args: [0, 1, 2, 3, 4, 5].map(|n| calls::arg::<COMPAT>(frame, n) as u64),
     }
 }
 
 /// Strict mode: any call but four ends the thread as `SIGKILL` would.
-fn strict(frame: &Frame) -> bool {
-    let name = calls::in_table(&current(), frame).and_then(crate::arch::NATIVE_ABI.name_of);
-    if matches!(name, Some("read" | "write" | "exit" | "rt_sigreturn")) {
+fn strict<const COMPAT: bool>(frame: &Frame) -> bool {
+    let may = match calls::name::<COMPAT>(&current(), frame) {
+        Some("read" | "write" | "exit") => true,
+        Some("rt_sigreturn") => !COMPAT,
+        Some("sigreturn") => COMPAT,
+        _ => false,
+    };
+    if may {
         return true;
     }
-    log::call(&data(frame), SIGKILL, Action::KillThread, true);
+    log::call(&data::<COMPAT>(frame), SIGKILL, Action::KillThread, true);
     exit::exit_thread(exit::status_of_signal(SIGKILL, false))
 }
 
-fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
-    let mut data = data(frame);
+fn filtered<const COMPAT: bool>(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
+    let mut data = data::<COMPAT>(frame);
     let (verdict, by) = filter.verdict(&data.words());
     let action = verdict.action();
     let requested = by.is_some_and(Filter::logs);
@@ -85,7 +90,11 @@ fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
             signal::force(SIGSYS, refused(&data, verdict));
         }
         Action::Trace => match ptrace::seccomp(frame, verdict.data()) {
-            Some(true) => return task.filter().is_none_or(|filter| again(frame, task, filter)),
+            Some(true) => {
+                return task
+                    .filter()
+                    .is_none_or(|filter| again::<COMPAT>(frame, task, filter));
+            }
             // The tracer has cancelled the call, which is logged as the one that it is now.
             Some(false) => data.nr = frame.syscall_number() as i32,
             None => frame.set_skipped_result(Errno::ENOSYS.to_return_value()),
@@ -110,9 +119,9 @@ fn filtered(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
 /// [`filtered`] after the tracer has seen the call, which it may have changed: that it is to see it again is
 /// fine.
 #[cold]
-fn again(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
-    let (verdict, _) = filter.verdict(&data(frame).words());
-    verdict.action() == Action::Trace || filtered(frame, task, filter)
+fn again<const COMPAT: bool>(frame: &mut Frame, task: &CurrentTask, filter: &Filter) -> bool {
+    let (verdict, _) = filter.verdict(&data::<COMPAT>(frame).words());
+    verdict.action() == Action::Trace || filtered::<COMPAT>(frame, task, filter)
 }
 
 /// The details of the `SIGSYS` for a call.

@@ -162,9 +162,13 @@ pub trait InodeOps: Send + Sync {
         let _ = (dir, new);
         Err(Errno::EPERM)
     }
-    /// Whether entries may be removed and renamed.
+    /// Whether entries may be made and removed.
     fn writable_directory(&self) -> bool {
         false
+    }
+    /// Whether entries may be renamed, files may get further names there, and files may be made without one.
+    fn moves_names(&self) -> bool {
+        self.writable_directory()
     }
     /// Of a directory whose entries are made up: whether programs may make and remove directories in it.
     fn lets_make(&self) -> bool {

@@ -41,6 +41,7 @@ pub mod missing;
 pub mod mount;
 pub mod mountpoint;
 pub mod moves;
+pub mod mqueue;
 pub mod names;
 pub mod open;
 pub mod path;
@@ -87,6 +88,7 @@ pub fn init() {
     superblock::register_fs_type(&tmpfs::RAMFS);
     superblock::register_fs_type(&devices::DEVTMPFS);
     superblock::register_fs_type(&devpts::DEVPTS);
+    superblock::register_fs_type(&mqueue::MQUEUE);
     procfs::init();
     sysfs::init();
     debugfs::init();

@@ -138,7 +138,7 @@ pub fn link(dir: &Path, name: &[u8], creds: &Creds, old: &Path, unnamed_ok: bool
     dir.mnt.check_writable()?;
     perm::may_link(inode, creds)?;
     perm::permission(&dir.dentry.inode, WRITE | EXEC, creds)?;
-    if inode.kind == FileType::Directory || !dir.dentry.inode.ops.writable_directory() {
+    if inode.kind == FileType::Directory || !dir.dentry.inode.ops.moves_names() {
         return Err(Errno::EPERM);
     }
     let child = Dentry::new(&dir.dentry, name, inode.clone());
@@ -393,7 +393,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     if source_is_dir && !Shared::ptr_eq(from_dir, to_dir) {
         perm::permission(&source.inode, WRITE, creds)?;
     }
-    if !from_dir.inode.ops.writable_directory() || !to_dir.inode.ops.writable_directory() {
+    if !from_dir.inode.ops.moves_names() || !to_dir.inode.ops.moves_names() {
         return Err(Errno::EPERM);
     }
     let new_name: Name = Arc::from(new.name);

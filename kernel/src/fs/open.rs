@@ -155,6 +155,9 @@ fn tmpfile(dir: Path, how: &How) -> Result<Arc<File>, Errno> {
         return Err(Errno::ENOTDIR);
     }
     perm::path_permission(&dir, WRITE | EXEC, &creds)?;
+    if !dir.dentry.inode.ops.moves_names() {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let new = New {
         kind: FileType::Regular,
         mode: how.mode,
@@ -252,6 +255,39 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
         inode.put_write();
     }
     result.map(|()| file)
+}
+
+/// Opens the file at `path` for who has found it by no walk, has made sure that it may be opened, and has not
+/// done what flags say of the way there. Nobody who watches the file is told.
+pub fn open_found(path: Path, flags: u32) -> Result<Arc<File>, Errno> {
+    count::may_open()?;
+    if flags & abi::O_PATH != 0 {
+        return Ok(File::new(common(|s| &s.path), path, flags, FileMode::STREAM));
+    }
+    let inode = path.dentry.inode.clone();
+    let counted = inode.kind == FileType::Regular;
+    let access = flags & abi::O_ACCMODE;
+    let writes = access == abi::O_WRONLY || access == abi::O_RDWR;
+    if writes {
+        inode.get_write()?;
+        if counted {
+            path.mnt.get_write().inspect_err(|_| inode.put_write())?;
+        }
+    } else if counted && access == abi::O_RDONLY {
+        inode.get_read();
+    }
+    let ops = leases::opening(&inode, flags).and_then(|()| ops_of(&inode, flags));
+    let (ops, mode) = ops.inspect_err(|_| {
+        if writes {
+            inode.put_write();
+            if counted {
+                path.mnt.put_write();
+            }
+        } else if counted && access == abi::O_RDONLY {
+            inode.put_read();
+        }
+    })?;
+    Ok(File::new(ops, path, flags, mode | FileMode::BY_PATH))
 }
 
 /// Opens what is not to be written.

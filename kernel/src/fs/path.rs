@@ -109,7 +109,8 @@ impl Path {
     /// The absolute path name as seen from `root`, as it is at one moment, and whether `root` really is
     /// above.
     pub fn absolute(&self, root: &Path) -> Result<(Vec<u8>, bool), Errno> {
-        if self.mnt.is_internal() {
+        // What is in no tree has a text instead. POSIX message queues are in one.
+        if self.mnt.is_internal() && self.dentry.is_root() {
             return Ok((self.dentry.name().to_vec(), true));
         }
         steadily(|| self.absolute_now(root)).0

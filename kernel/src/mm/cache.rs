@@ -74,6 +74,15 @@ pub fn cached_pages() -> usize {
     CACHED.load(Relaxed)
 }
 
+/// Who counts the mappings of a file (System V shared memory). Both are called with the regions of an address
+/// space locked, or with no thread in it, and do not sleep.
+pub trait Attached: Send + Sync {
+    /// There is one more mapping.
+    fn mapped(&self);
+    /// There is one mapping less. The pages stay until the caller lets go of the file.
+    fn unmapped(&self);
+}
+
 struct Mapper {
     space: Weak<AddressSpace>,
     /// Mappings of the cache in that address space.
@@ -122,6 +131,8 @@ pub struct PageCache {
     mappers: SpinLock<Mappers>,
     budget: Option<Arc<Budget>>,
     filler: Option<Box<dyn Filler>>,
+    /// Who counts its mappings.
+    attached: Option<Box<dyn Attached>>,
     /// Its pages are not in the linear map (`memfd_secret`).
     secret: bool,
     /// The file's [`PageCache::number`], 0 until it is asked for.
@@ -142,6 +153,20 @@ impl PageCache {
         let mut cache = Self::make_with(None, None);
         cache.secret = true;
         Arc::new(cache)
+    }
+
+    /// A file of `size` bytes in memory whose mappings `attached` counts. They are never joined.
+    pub fn new_attached(size: u64, attached: Box<dyn Attached>) -> Arc<Self> {
+        let mut cache = Self::make_with(None, None);
+        cache.attached = Some(attached);
+        cache.set_size(size);
+        Arc::new(cache)
+    }
+
+    /// Whether somebody counts its mappings.
+    #[inline(always)]
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached.is_some()
     }
 
     /// Whether only programs that map the file can reach its pages.
@@ -168,6 +193,7 @@ impl PageCache {
             }),
             budget,
             filler,
+            attached: None,
             secret: false,
             number: AtomicU64::new(0),
         }
@@ -403,6 +429,10 @@ impl PageCache {
                 count: 0,
             })
             .count += 1;
+        drop(mappers);
+        if let Some(attached) = &self.attached {
+            attached.mapped();
+        }
     }
 
     /// Counts one mapping less, after all CPUs have forgotten its translations.
@@ -416,6 +446,9 @@ impl PageCache {
                 drop(mappers);
                 drop(gone);
             }
+        }
+        if let Some(attached) = &self.attached {
+            attached.unmapped();
         }
     }
 }

@@ -38,6 +38,18 @@ pub(super) fn adjust(pages: usize, add: bool) {
     }
 }
 
+/// Commits `pages` for memory that no mapping accounts for. `ENOMEM`: so much may not be committed.
+pub fn take(pages: usize) -> Result<(), Errno> {
+    check(pages)?;
+    adjust(pages, true);
+    Ok(())
+}
+
+/// Gives back what [`take`] committed.
+pub fn give_back(pages: usize) {
+    adjust(pages, false);
+}
+
 /// `ENOMEM` if `pages` more may not be committed.
 pub(super) fn check(pages: usize) -> Result<(), Errno> {
     let fine = match OVERCOMMIT.load(Relaxed) {

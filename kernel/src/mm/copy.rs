@@ -3,7 +3,7 @@
 //!
 //! All of these may sleep in a page fault, unless preemption is off: then they copy only what is present.
 
-use super::user::check;
+use super::user::{Word, check};
 use crate::arch::uaccess;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
@@ -373,7 +373,7 @@ pub struct IoVec {
 
 /// Reads `count` iovecs. `EINVAL`: there are more than 1024, or a length is negative. Lengths are reduced so
 /// that their sum is at most `MAX_RW_COUNT`.
-pub fn read_iovecs(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
+pub fn read_iovecs<W: Word>(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
     if count > 1024 {
         return Err(Errno::EINVAL);
     }
@@ -381,8 +381,11 @@ pub fn read_iovecs(addr: usize, count: usize) -> Result<Vec<IoVec>, Errno> {
     crate::mm::reserve::room_exact(&mut list, count)?;
     let mut left = MAX_RW;
     for i in 0..count {
-        let [base, len] = super::user::UserPtr::<[usize; 2]>::new(addr).add(i).read()?;
-        if len > isize::MAX as usize {
+        let [base, len] = super::user::UserPtr::<[W; 2]>::new(addr)
+            .add(i)
+            .read()?
+            .map(W::get);
+        if len > W::LONGEST {
             return Err(Errno::EINVAL);
         }
         check(base, len)?;

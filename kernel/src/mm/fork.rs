@@ -20,11 +20,13 @@ impl AddressSpace {
         super::oom::ensure()?;
         let root = table::new_table(For::Kernel).ok_or(Errno::ENOMEM)?;
         mmu::init_user_root(frame::phys(root));
+        let context = self.processor().copied();
         let mut parent = self.regions.write();
         let mut regions = Regions::new(parent.mmap_base);
         (regions.brk_start, regions.brk) = (parent.brk_start, parent.brk);
         let child = Self::build(
             root,
+            context,
             regions,
             self.layout(),
             Registrations::forked(&self.membarrier),

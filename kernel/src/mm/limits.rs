@@ -39,7 +39,7 @@ pub(super) fn address_space() -> u64 {
 pub(super) fn data() -> u64 {
     soft(RLIMIT_DATA)
 }
-/// `RLIMIT_MEMLOCK`.
-pub(super) fn memlock() -> u64 {
+/// `RLIMIT_MEMLOCK` of the running process, in bytes.
+pub fn memlock() -> u64 {
     soft(RLIMIT_MEMLOCK)
 }

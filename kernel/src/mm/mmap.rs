@@ -280,6 +280,24 @@ impl Regions {
     }
 }
 
+/// What `prot` implies where it is allowed: old programs expect that they can execute whatever they can read
+/// (`READ_IMPLIES_EXEC`).
+pub fn implied(prot: Prot) -> Prot {
+    const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+    let personality = &crate::sched::current().personality;
+    if prot.contains(Prot::READ) && personality.load(Relaxed) & READ_IMPLIES_EXEC != 0 {
+        Prot::EXEC
+    } else {
+        Prot::empty()
+    }
+}
+
+/// Whether `pages` pages from page `index` of a file on are below the end that files can have.
+pub(super) fn is_in_file(index: u64, pages: u64) -> bool {
+    const END: u64 = i64::MAX as u64 >> PAGE_SHIFT;
+    index.checked_add(pages).is_some_and(|end| end <= END)
+}
+
 impl AddressSpace {
     /// `mmap`, with `len` and `addr` as the program passed them. `file`: `None` for anonymous memory.
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Memory: page frames, the kernel heap, kernel mappings, address spaces, page faults, and typed access to
 //! user memory.
 
+mod attach;
 mod boot_info;
 pub mod cache;
 mod change;
@@ -45,11 +46,11 @@ mod vma;
 pub mod vmap;
 
 pub use boot_info::{BootInfo, PhysRange};
-pub use cache::PageCache;
+pub use cache::{Attached, PageCache};
 pub use dma::DmaBuffer;
 pub use fault::{FaultError, handle_fault};
 pub use frame::free_reserved;
-pub use mmap::MapFlags;
+pub use mmap::{MapFlags, implied};
 pub use oom::is_dying;
 pub use page::Page;
 pub use slot::{CurrentSpace, MmSlot, current_space};

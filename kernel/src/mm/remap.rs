@@ -2,7 +2,7 @@
 
 use super::cache::may_write;
 use super::gather::Gather;
-use super::mmap::{check_low, page_up, room_below};
+use super::mmap::{check_low, is_in_file, page_up, room_below};
 use super::space::{AddressSpace, Regions};
 use super::vma::{Backing, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, commit, table};
@@ -26,6 +26,8 @@ struct Request {
     new_len: usize,
     flags: u32,
     new_addr: usize,
+    /// Where the kernel chooses the place, it ends there at the latest.
+    limit: usize,
 }
 
 impl Request {
@@ -76,7 +78,7 @@ impl Regions {
 }
 
 impl AddressSpace {
-    /// `mremap`. Returns the mapping's new address.
+    /// `mremap`. Returns the mapping's new address, which ends below `limit` if the kernel chooses it.
     pub fn mremap(
         &self,
         addr: usize,
@@ -84,6 +86,7 @@ impl AddressSpace {
         new_len: usize,
         flags: u32,
         new_addr: usize,
+        limit: usize,
     ) -> SysResult {
         if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
             || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
@@ -103,6 +106,7 @@ impl AddressSpace {
             new_len,
             flags,
             new_addr,
+            limit,
         };
         let mut gather = Gather::new();
         let mut regions = self.regions.write();
@@ -159,7 +163,7 @@ impl AddressSpace {
         if !r.has(MAYMOVE) {
             return Err(Errno::ENOMEM);
         }
-        let target = regions.find_place(0, r.new_len, USER_END)?;
+        let target = regions.find_place(0, r.new_len, r.limit)?;
         self.move_mapping(regions, r, &old, target, gather)?;
         Ok((target, flags))
     }
@@ -196,7 +200,7 @@ impl AddressSpace {
             check_low(r.new_addr)?;
             r.new_addr
         } else {
-            regions.find_place(r.new_addr, r.new_len, USER_END)?
+            regions.find_place(r.new_addr, r.new_len, r.limit)?
         };
         self.move_mapping(regions, r, &old, target, gather)?;
         Ok((target, flags))
@@ -217,9 +221,9 @@ impl AddressSpace {
             return Ok(());
         }
         let index = old.vma.index_at(r.addr - old.start);
-        index
-            .checked_add((r.new_len >> PAGE_SHIFT) as u64)
-            .ok_or(Errno::EINVAL)?;
+        if !is_in_file(index, (r.new_len >> PAGE_SHIFT) as u64) {
+            return Err(Errno::EINVAL);
+        }
         if special {
             return Err(Errno::EFAULT);
         }
@@ -325,7 +329,7 @@ impl AddressSpace {
 
     /// `remap_file_pages`: `[addr, addr + size)` of a shared mapping shows the pages of its file from page
     /// `index` on. `load`: faults them in. `EINVAL`: the range is not in one such mapping or in consecutive
-    /// ones of the same file.
+    /// ones of the same file. `EOVERFLOW`: files have no such pages.
     pub fn remap_file_pages(&self, addr: usize, size: usize, index: u64, load: bool) -> SysResult {
         let start = addr & !(PAGE_SIZE - 1);
         let pages = (size >> PAGE_SHIFT) as u64;
@@ -371,6 +375,9 @@ impl AddressSpace {
             if next.flags != new.flags || !next.cache().is_some_and(|other| Arc::ptr_eq(other, &cache)) {
                 return Err(Errno::EINVAL);
             }
+        }
+        if !is_in_file(index, ((end - start) >> PAGE_SHIFT) as u64) {
+            return Err(Errno::EOVERFLOW);
         }
         new.index = index;
         let _will_write = cache.will_write()?;

@@ -3,6 +3,7 @@
 use super::cache::{Sink, Source};
 use super::frame::{self, For};
 use super::{AddressSpace, FaultError, KernelStack, MapFlags, PAGE_SIZE, Page, PageCache, Prot, stack, vmap};
+use crate::arch::mmu::USER_END;
 use crate::check;
 use crate::selftest::Test;
 use alloc::collections::BTreeMap;
@@ -309,14 +310,14 @@ fn remap() -> Result<(), &'static str> {
     let fixed = ANON.union(MapFlags::FIXED);
     s.mmap(at + 4 * PAGE_SIZE, PAGE_SIZE, Prot::READ, fixed, None)
         .map_err(|_| "mmap")?;
-    check!(s.mremap(at, 4 * PAGE_SIZE, 8 * PAGE_SIZE, 0, 0) == Err(Errno::ENOMEM));
+    check!(s.mremap(at, 4 * PAGE_SIZE, 8 * PAGE_SIZE, 0, 0, USER_END) == Err(Errno::ENOMEM));
     let to = s
-        .mremap(at, 4 * PAGE_SIZE, 8 * PAGE_SIZE, 1, 0)
+        .mremap(at, 4 * PAGE_SIZE, 8 * PAGE_SIZE, 1, 0, USER_END)
         .map_err(|_| "mremap")?;
     check!(to != at && read(&s, to + PAGE_SIZE) == Some(1) && read(&s, at).is_none());
-    check!(s.mremap(to, 8 * PAGE_SIZE, 2 * PAGE_SIZE, 0, 0) == Ok(to));
+    check!(s.mremap(to, 8 * PAGE_SIZE, 2 * PAGE_SIZE, 0, 0, USER_END) == Ok(to));
     check!(read(&s, to + PAGE_SIZE) == Some(1) && read(&s, to + 2 * PAGE_SIZE).is_none());
-    check!(s.mremap(to, 2 * PAGE_SIZE, 3 * PAGE_SIZE, 0, 0) == Ok(to));
+    check!(s.mremap(to, 2 * PAGE_SIZE, 3 * PAGE_SIZE, 0, 0, USER_END) == Ok(to));
     check!(s.usage().total == 4 && s.usage().anon == 1);
     Ok(())
 }
@@ -335,7 +336,7 @@ fn errors() -> Result<(), &'static str> {
     check!(s.mprotect(at + PAGE_SIZE, PAGE_SIZE, (RW, Prot::empty()), false) == Err(Errno::ENOMEM));
     check!(s.madvise(at, 2 * PAGE_SIZE, 4) == Err(Errno::ENOMEM));
     check!(s.madvise(at, PAGE_SIZE, 77) == Err(Errno::EINVAL));
-    check!(s.mremap(at + PAGE_SIZE, PAGE_SIZE, PAGE_SIZE * 2, 1, 0) == Err(Errno::EFAULT));
+    check!(s.mremap(at + PAGE_SIZE, PAGE_SIZE, PAGE_SIZE * 2, 1, 0, USER_END) == Err(Errno::EFAULT));
     check!(s.msync(at, PAGE_SIZE, 5) == Err(Errno::EINVAL));
     Ok(())
 }

@@ -228,18 +228,25 @@ impl AddressSpace {
         let regions = Regions::new(super::layout::default_mmap_base());
         Ok(Self::build(
             root,
+            MmContext::new(),
             regions,
             Layout::default(),
             Registrations::new(),
         ))
     }
 
-    pub(super) fn build(root: Pfn, regions: Regions, layout: Layout, membarrier: Registrations) -> Arc<Self> {
+    pub(super) fn build(
+        root: Pfn,
+        context: MmContext,
+        regions: Regions,
+        layout: Layout,
+        membarrier: Registrations,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             number: NEXT.fetch_add(1, Relaxed),
             regions: RwLock::new(regions),
             root: frame::phys(root),
-            context: MmContext::new(),
+            context,
             anon: AtomicUsize::new(0),
             file: AtomicUsize::new(0),
             peak_rss: AtomicUsize::new(0),
@@ -260,7 +267,13 @@ impl AddressSpace {
     /// Loads it on this CPU. Interrupts are off. The caller keeps it alive until another one is loaded.
     #[inline]
     pub fn activate(&self) {
-        mmu::switch_to(self.root, &self.context);
+        mmu::switch_to(self.root, self.processor());
+    }
+
+    /// What it has of the processor, for the architecture.
+    #[inline(always)]
+    pub fn processor(&self) -> &MmContext {
+        &self.context
     }
 
     /// Whether a task still has it. If not, nothing is mapped in it, nor ever will be.

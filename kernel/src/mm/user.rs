@@ -24,6 +24,80 @@ unsafe impl Plain for limen_linux_abi::id::Id32 {}
 // SAFETY: an integer of 16 bits.
 unsafe impl Plain for limen_linux_abi::id::Id16 {}
 
+/// A pointer or a size in user memory: a machine word, or one of 32-bit programs.
+pub trait Word: Plain {
+    /// The largest size that a signed word holds.
+    const LONGEST: usize;
+    /// The number.
+    fn get(self) -> usize;
+    /// A number, cut to the width.
+    fn put(number: usize) -> Self;
+    /// The number that `bytes`, of at least its width, begin with.
+    fn start_of(bytes: &[u8]) -> usize;
+}
+
+impl Word for usize {
+    #[inline(always)]
+    fn put(number: usize) -> Self {
+        number
+    }
+    #[inline(always)]
+    fn start_of(bytes: &[u8]) -> usize {
+        usize::from_ne_bytes(core::array::from_fn(|n| bytes[n])).get()
+    }
+    const LONGEST: usize = isize::MAX as usize;
+    #[inline(always)]
+    fn get(self) -> usize {
+        self
+    }
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    fn put(number: usize) -> Self {
+        number as u32
+    }
+    #[inline(always)]
+    fn start_of(bytes: &[u8]) -> usize {
+        u32::from_ne_bytes(core::array::from_fn(|n| bytes[n])).get()
+    }
+    const LONGEST: usize = i32::MAX as usize;
+    #[inline(always)]
+    fn get(self) -> usize {
+        self as usize
+    }
+}
+
+/// A signed word in user memory: a machine word, or one of 32-bit programs.
+pub trait Long: Plain {
+    /// The number.
+    fn wide(self) -> isize;
+    /// A number, cut to the width.
+    fn cut(number: isize) -> Self;
+}
+
+impl Long for isize {
+    #[inline(always)]
+    fn wide(self) -> isize {
+        self
+    }
+    #[inline(always)]
+    fn cut(number: isize) -> Self {
+        number
+    }
+}
+
+impl Long for i32 {
+    #[inline(always)]
+    fn wide(self) -> isize {
+        self as isize
+    }
+    #[inline(always)]
+    fn cut(number: isize) -> Self {
+        number as i32
+    }
+}
+
 /// A structure of the ABI, as it lies in user memory.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]

@@ -219,7 +219,10 @@ impl Vma {
                     (Some(f), Some(g)) => core::ptr::addr_eq(Arc::as_ptr(f), Arc::as_ptr(g)),
                     _ => false,
                 };
-                Arc::ptr_eq(a, b) && same_file && self.index + (len >> PAGE_SHIFT) as u64 == next.index
+                Arc::ptr_eq(a, b)
+                    && !a.is_attached()
+                    && same_file
+                    && self.index + (len >> PAGE_SHIFT) as u64 == next.index
             }
             _ => false,
         }

@@ -1,7 +1,7 @@
 //! A tracee's system call, at its stops, its user dispatch and its area of restartable sequences.
 
 use super::regs::with;
-use crate::arch::{frame::Frame, regset};
+use crate::arch::{frame::Frame, regset, syscalls};
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::SIGTRAP;
 use crate::task::ptrace::Event;
@@ -73,7 +73,7 @@ pub fn info(task: &Arc<Task>, size: usize, to: usize) -> SysResult {
                 put(
                     &mut bytes,
                     COMMON + 8 + 8 * n,
-                    (frame.arg(n) as u64).to_ne_bytes(),
+                    (syscalls::call_arg(frame, n) as u64).to_ne_bytes(),
                 );
             }
         }
@@ -135,7 +135,7 @@ fn set_call(frame: &mut Frame, number: i32, args: [usize; 6]) {
     // A call that is skipped may have its result where the first argument was.
     if number != -1 {
         for (n, arg) in args.into_iter().enumerate() {
-            frame.set_arg(n, arg);
+            syscalls::set_call_arg(frame, n, arg);
         }
         regset::arguments_set(frame);
     }

@@ -35,3 +35,22 @@ pub fn poke(task: &Arc<Task>, addr: usize, word: usize) -> SysResult {
     }
     Ok(0)
 }
+
+/// [`peek`] of a word of 32 bits.
+pub fn peek_narrow(task: &Arc<Task>, addr: usize, to: usize) -> SysResult {
+    let mut word = [0; 4];
+    if space(task)?.access_remote(addr, &mut word, false, true) != word.len() {
+        return Err(Errno::EIO);
+    }
+    UserPtr::new(to).write(word)?;
+    Ok(0)
+}
+
+/// [`poke`] of a word of 32 bits.
+pub fn poke_narrow(task: &Arc<Task>, addr: usize, word: u32) -> SysResult {
+    let mut word = word.to_ne_bytes();
+    if space(task)?.access_remote(addr, &mut word, true, true) != word.len() {
+        return Err(Errno::EIO);
+    }
+    Ok(0)
+}

@@ -10,6 +10,7 @@
 mod calls;
 mod filters;
 mod memory;
+pub mod narrow;
 mod regs;
 mod signals;
 
@@ -71,6 +72,18 @@ fn options(data: usize, unknown: Errno) -> Result<Options, Errno> {
 
 /// `ptrace`. May sleep.
 pub fn ptrace(request: isize, pid: i32, addr: usize, data: usize) -> SysResult {
+    ptrace_by(request, pid, addr, data, of_stopped)
+}
+
+/// The same, with what does requests to a tracee that is in a stop.
+#[inline(always)]
+fn ptrace_by(
+    request: isize,
+    pid: i32,
+    addr: usize,
+    data: usize,
+    of_stopped: impl FnOnce(isize, &Arc<Task>, usize, usize) -> SysResult,
+) -> SysResult {
     if request == TRACEME {
         tracing::traceme()?;
         return Ok(0);
@@ -92,14 +105,21 @@ pub fn ptrace(request: isize, pid: i32, addr: usize, data: usize) -> SysResult {
             if !tracing::is_tracer(&task) {
                 return Err(Errno::ESRCH);
             }
-            return of_tracee(request, &task, addr, data);
+            return of_tracee(request, &task, addr, data, of_stopped);
         }
     }
     Ok(0)
 }
 
 /// A request to one's own tracee.
-fn of_tracee(request: isize, task: &Arc<Task>, addr: usize, data: usize) -> SysResult {
+#[inline(always)]
+fn of_tracee(
+    request: isize,
+    task: &Arc<Task>,
+    addr: usize,
+    data: usize,
+    of_stopped: impl FnOnce(isize, &Arc<Task>, usize, usize) -> SysResult,
+) -> SysResult {
     match request {
         KILL => {
             // Not forced: the first process is not killed.
@@ -185,12 +205,12 @@ fn of_architecture(request: isize, task: &Arc<Task>, addr: usize, data: usize) -
         return resume(request, task, data);
     }
     if number > 0
-        && let Some((get, _, set)) = REQUESTS
+        && let Some(copies) = REQUESTS
             .sets
             .iter()
-            .find(|(get, set, _)| [get, set].contains(&&number))
+            .find(|copies| [copies.get, copies.set].contains(&number))
     {
-        return regs::whole_set(task, *set, data, *get != number);
+        return regs::beginning(task, copies, data, copies.set == number);
     }
     if let Some(words) = &REQUESTS.words
         && [words.get, words.set].contains(&number)
@@ -201,6 +221,11 @@ fn of_architecture(request: isize, task: &Arc<Task>, addr: usize, data: usize) -
     if let Some((_, asked)) = REQUESTS.bases.filter(|(own, _)| *own == number) {
         let (write, base) = asked(data as i32).ok_or(Errno::EINVAL)?;
         return regs::segment_base(task, base, addr, write);
+    }
+    if let Some(areas) = &REQUESTS.areas
+        && [areas.get, areas.set].contains(&number)
+    {
+        return regs::area(task, areas, addr, data, number == areas.set);
     }
     if REQUESTS.set_syscall == Some(number) {
         return calls::set_number(task, data);

@@ -1,8 +1,8 @@
 //! A tracee's registers, and its single steps.
 
 use crate::arch::frame::Frame;
-use crate::arch::register_set::{Base, RegisterSet, Step};
-use crate::arch::regset::{self, SETS};
+use crate::arch::register_set::{Areas, Base, Copies, RegisterSet, Step, VaryingSet};
+use crate::arch::regset::{self, SETS, VARYING};
 use crate::arch::switch::Context;
 use crate::mm::copy::zeroed;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
@@ -52,11 +52,15 @@ pub fn step(task: &Arc<Task>, step: Option<Step>) -> Result<(), Errno> {
     })?
 }
 
-/// The set with the number `note`, which has a size. `EINVAL`.
+/// The set with the number `note`, which has a size. `EINVAL`; the architecture's error for one that it knows
+/// and threads never have.
 fn find(note: usize) -> Result<&'static RegisterSet, Errno> {
     let mut sets = SETS.iter();
     let set = sets.find(|set| note != 0 && set.note as usize == note && (set.size)() != 0);
-    set.ok_or(Errno::EINVAL)
+    set.ok_or_else(|| {
+        let never = regset::NEVER.iter().find(|(notes, _)| notes.contains(&note));
+        never.map_or(Errno::EINVAL, |(_, errno)| *errno)
+    })
 }
 
 /// Copies at most `len` bytes of a set to or from the address `at`. Returns how many.
@@ -80,10 +84,41 @@ fn copy(task: &Arc<Task>, set: &RegisterSet, at: usize, len: usize, write: bool)
     Ok(len)
 }
 
+/// Copies at most `len` bytes of a set whose size is the thread's to or from the address `at`. Returns how
+/// many that would be of the largest.
+fn copy_varying(task: &Arc<Task>, set: &VaryingSet, at: usize, len: usize, write: bool) -> SysResult {
+    let most = (set.most)();
+    let len = len.min(most);
+    if write {
+        let mut bytes = zeroed(len)?;
+        read_bytes(&mut bytes, at)?;
+        let mut room = (set.room)(&bytes)?;
+        with(task, |_, context| (set.set)(context, &bytes, &mut room))??;
+    } else {
+        let mut bytes = zeroed(most)?;
+        let has = with(task, |_, context| {
+            let has = (set.len)(context).min(most);
+            (set.get)(context, &mut bytes[..has]);
+            has
+        })?;
+        write_bytes(at, &bytes[..len.min(has)])?;
+    }
+    Ok(len)
+}
+
 /// `PTRACE_GETREGSET` and `PTRACE_SETREGSET`: the set's number, and where the vector is.
 pub fn set_in_vector(task: &Arc<Task>, note: usize, vector: usize, write: bool) -> SysResult {
     let place = UserPtr::<[usize; 2]>::new(vector);
     let [base, len] = place.read()?;
+    let varying = |set: &&VaryingSet| set.note as usize == note && (set.most)() != 0;
+    if let Some(set) = VARYING.iter().find(varying) {
+        if !len.is_multiple_of(set.unit) {
+            return Err(Errno::EINVAL);
+        }
+        let done = copy_varying(task, set, base, len, write)?;
+        place.write([base, done])?;
+        return Ok(0);
+    }
     let set = find(note)?;
     if !len.is_multiple_of(4) {
         return Err(Errno::EINVAL);
@@ -93,10 +128,40 @@ pub fn set_in_vector(task: &Arc<Task>, note: usize, vector: usize, write: bool) 
     Ok(0)
 }
 
-/// Requests that copy a whole set, by its place in the list.
-pub fn whole_set(task: &Arc<Task>, set: usize, at: usize, write: bool) -> SysResult {
-    let set = SETS.get(set).ok_or(Errno::EIO)?;
-    copy(task, set, at, usize::MAX, write)?;
+/// Requests that copy the beginning of a set, to or from the address `at`.
+pub fn beginning(task: &Arc<Task>, copies: &Copies, at: usize, write: bool) -> SysResult {
+    let set = SETS.get(copies.of).ok_or(Errno::EIO)?;
+    copy(task, set, at, copies.len, write)?;
+    Ok(0)
+}
+
+/// The part `number` of a set, copied to or from the address `at`. `EIO`: the number is negative; `EINVAL`.
+pub fn area(task: &Arc<Task>, areas: &Areas, number: usize, at: usize, write: bool) -> SysResult {
+    if (number as i32) < 0 {
+        return Err(Errno::EIO);
+    }
+    let set = SETS.get(areas.of).ok_or(Errno::EIO)?;
+    let mut part = zeroed(areas.len)?;
+    if write {
+        read_bytes(&mut part, at)?;
+    }
+    let begin = (areas.at)(number as i32 as usize)?;
+    let mut bytes = zeroed((set.size)())?;
+    with(task, |frame, context| {
+        (set.get)(frame, context, &mut bytes);
+        let Some(own) = bytes.get_mut(begin..begin + areas.len) else {
+            return Err(Errno::EINVAL);
+        };
+        if write {
+            own.copy_from_slice(&part);
+            return (set.set)(frame, context, &bytes);
+        }
+        part.copy_from_slice(own);
+        Ok(())
+    })??;
+    if !write {
+        write_bytes(at, &part)?;
+    }
     Ok(0)
 }
 

@@ -9,25 +9,32 @@ use limen_linux_abi::{Errno, SysResult};
 /// `PTRACE_PEEKSIGINFO_SHARED`: those of the process.
 const SHARED: u32 = 1;
 
-/// `PTRACE_GETSIGINFO`. `EINVAL`: the stop has no details.
+/// The details of the tracee's stop. `EINVAL`: it has none.
+pub fn of_stop(task: &Arc<Task>) -> Result<SigInfo, Errno> {
+    let mut state = task.trace.state();
+    let found = state.stopped().ok_or(Errno::ESRCH)?.info;
+    found.ok_or(Errno::EINVAL)
+}
+
+/// `PTRACE_GETSIGINFO`.
 pub fn details(task: &Arc<Task>, to: usize) -> SysResult {
-    let found = {
-        let mut state = task.trace.state();
-        state.stopped().ok_or(Errno::ESRCH)?.info
-    };
-    found.ok_or(Errno::EINVAL)?.write_to(to)?;
+    of_stop(task)?.write_to(to)?;
+    Ok(0)
+}
+
+/// The tracee's stop gets other details. `EINVAL`: it has none.
+pub fn set_of_stop(task: &Arc<Task>, new: SigInfo) -> SysResult {
+    let _shared = task.process.signals.lock();
+    let mut state = task.trace.state();
+    let stop = state.stopped().ok_or(Errno::ESRCH)?;
+    *stop.info.as_mut().ok_or(Errno::EINVAL)? = new;
     Ok(0)
 }
 
 /// `PTRACE_SETSIGINFO`.
 pub fn set_details(task: &Arc<Task>, from: usize) -> SysResult {
     let sig = UserPtr::<u32>::new(from).read()?;
-    let new = SigInfo::read_from(from, sig)?;
-    let _shared = task.process.signals.lock();
-    let mut state = task.trace.state();
-    let stop = state.stopped().ok_or(Errno::ESRCH)?;
-    *stop.info.as_mut().ok_or(Errno::EINVAL)? = new;
-    Ok(0)
+    set_of_stop(task, SigInfo::read_from(from, sig)?)
 }
 
 /// `PTRACE_PEEKSIGINFO`: the arguments are at `from`, the details go to `to`. Returns how many.

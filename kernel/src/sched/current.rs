@@ -85,7 +85,7 @@ impl CurrentTask {
         let arch = crate::task::calls::audit_arch(self, frame);
         (
             (arch, frame.syscall_number() as usize),
-            core::array::from_fn(|n| frame.arg(n)),
+            core::array::from_fn(|n| crate::arch::syscalls::call_arg(frame, n)),
         )
     }
     /// Its newest seccomp filter.

@@ -78,6 +78,13 @@ impl<R> Float<R> {
         &self.registers
     }
 
+    /// The same, to be changed by who keeps it off its CPU; or by the thread itself, what lies beside the
+    /// processor's registers.
+    #[allow(dead_code, reason = "not every architecture has something there")]
+    pub fn besides(&mut self) -> &mut R {
+        &mut self.registers
+    }
+
     /// Whether the CPU of this block still has them.
     ///
     /// # Safety

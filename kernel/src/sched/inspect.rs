@@ -31,7 +31,7 @@ impl UserState {
     fn of(frame: &Frame) -> Self {
         Self {
             number: limen_entry::Frame::syscall_number(frame),
-            arguments: core::array::from_fn(|n| frame.arg(n)),
+            arguments: core::array::from_fn(|n| crate::arch::syscalls::call_arg(frame, n)),
             sp: frame.sp(),
             ip: frame.ip(),
         }
@@ -110,8 +110,13 @@ pub fn with_own_registers<R>(f: impl FnOnce(&mut Frame, &mut Context) -> R) -> O
     // SAFETY: the frame with which the running thread entered the kernel, which only that thread uses.
     let mut frame = unsafe { (*user_frame(task.stack.top())).clone() };
     let mut context = Context::new(stack.top(), &frame);
-    with_current_context(|own| context.fork_from(own, None, None));
-    Some(f(&mut frame, &mut context))
+    with_current_context(|own| {
+        context.fork_from(own, None, None);
+        context.exchange_rest(own);
+    });
+    let result = f(&mut frame, &mut context);
+    with_current_context(|own| context.exchange_rest(own));
+    Some(result)
 }
 
 /// Calls `f` with what the calls return to that are traced until they return and have not: it is not on the

@@ -3,6 +3,7 @@
 //! `limen.nmi_storm=MICROSECONDS` starts, with that pause between two rounds of all CPUs.
 
 use super::{online, spawn_kthread};
+use crate::arch::nofault::get_kernel_nofault;
 use crate::arch::{interrupt, irq, smp, time};
 use crate::check;
 use crate::selftest::Test;
@@ -14,6 +15,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 static ASKED: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 /// How often each was asked in kernel mode, and in user mode.
 static CAME: [[AtomicUsize; 2]; MAX_CPUS] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_CPUS];
+/// Whether the self-test wants a fault in the next one.
+static FAULTS: AtomicBool = AtomicBool::new(false);
+/// Whether another began in the middle of that one, or there was no fault.
+static FAILED: AtomicBool = AtomicBool::new(false);
+/// For so long it goes on after its fault.
+const HELD_NS: u64 = NSEC_PER_SEC / 100;
+const NO_NMIS: &str = "the machine has no NMIs";
 /// Within this a CPU answers: it holds NMIs off for moments only, but a virtual one may stand still.
 const PATIENCE_NS: u64 = 60 * NSEC_PER_SEC;
 
@@ -25,7 +33,11 @@ pub fn came(from_user: bool) -> bool {
     let asked = ASKED[cpu].load(Ordering::Acquire);
     if asked {
         CAME[cpu][usize::from(from_user)].fetch_add(1, Ordering::Relaxed);
-        ASKED[cpu].store(false, Ordering::Release);
+        if FAULTS.swap(false, Ordering::Relaxed) {
+            fault_inside(cpu);
+        } else {
+            ASKED[cpu].store(false, Ordering::Release);
+        }
     }
     asked
 }
@@ -35,7 +47,7 @@ fn ask(cpu: usize) -> Result<(), &'static str> {
     ASKED[cpu].store(true, Ordering::Release);
     if !interrupt::send_nmi(cpu) {
         ASKED[cpu].store(false, Ordering::Release);
-        return Err("the machine has no NMIs");
+        return Err(NO_NMIS);
     }
     let until = time::now_ns() + PATIENCE_NS;
     while ASKED[cpu].load(Ordering::Acquire) {
@@ -53,13 +65,48 @@ fn counted() -> [usize; 2] {
     [sum(0), sum(1)]
 }
 
-/// The self-test.
-pub const TESTS: &[Test] = &[("NMIs among CPUs", among_cpus)];
+/// The self-tests.
+pub const TESTS: &[Test] = &[
+    ("NMIs among CPUs", among_cpus),
+    ("a fault in an NMI", fault_in_nmi),
+];
+
+/// In an NMI: faults, and asks for the next, which must not come before the end of this one; that one
+/// answers.
+#[cold]
+fn fault_inside(cpu: usize) {
+    let before = CAME[cpu][0].load(Ordering::Relaxed);
+    // SAFETY: the first page of user mode is nobody's memory.
+    let read = unsafe { get_kernel_nofault(8) };
+    interrupt::send_nmi(cpu);
+    let until = time::now_ns() + HELD_NS;
+    while time::now_ns() < until {
+        irq::spin_hint();
+    }
+    let other = CAME[cpu][0].load(Ordering::Relaxed) != before;
+    FAILED.store(other || read.is_some(), Ordering::Relaxed);
+}
+
+fn fault_in_nmi() -> Result<(), &'static str> {
+    for _ in 0..5 {
+        let asked = without_interrupts(|| {
+            FAULTS.store(true, Ordering::Relaxed);
+            ask(smp::cpu_id())
+        });
+        if asked == Err(NO_NMIS) {
+            FAULTS.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        asked?;
+        check!(!FAILED.load(Ordering::Relaxed));
+    }
+    Ok(())
+}
 
 fn among_cpus() -> Result<(), &'static str> {
     const ROUNDS: usize = 200;
     let total = || counted().iter().sum::<usize>();
-    if ask(0).is_err_and(|what| what == "the machine has no NMIs") {
+    if ask(0) == Err(NO_NMIS) {
         return Ok(());
     }
     let before = total();

@@ -1,10 +1,10 @@
 //! Delivery: what a thread does with its signals on the way to user mode.
 
 use super::{
-    ActionFlags, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, SIGSEGV, SIGSTOP, SigInfo, SigSet,
-    StopNews, TaskSignals, fatal, send, stop, wake,
+    Action, ActionFlags, AltStack, Besides, DEFAULT, IGNORE, ProcessSignals, SIGSEGV, SIGSTOP, SigInfo,
+    SigSet, StopNews, TaskSignals, fatal, send, stop, wake,
 };
-use crate::arch::{frame::Frame, signal as arch};
+use crate::arch::{frame::Frame, signal as arch, syscalls};
 use crate::signal::Delivery;
 use crate::sync::{InnerGuard, IrqSpinGuard};
 use crate::task::{CurrentTask, coredump, current, exit, ptrace, timers};
@@ -23,7 +23,7 @@ pub const SS_AUTODISARM: u32 = 1 << 31;
 /// those for the handler; this has the former ones.
 struct Caught {
     info: SigInfo,
-    action: super::Action,
+    action: Action,
     blocked: SigSet,
     saved: Option<SigSet>,
     altstack: AltStack,
@@ -32,7 +32,7 @@ struct Caught {
 impl Caught {
     const NOTHING: Self = Self {
         info: SigInfo::NOTHING,
-        action: super::Action::DEFAULT,
+        action: Action::DEFAULT,
         blocked: SigSet::EMPTY,
         saved: None,
         altstack: AltStack::NONE,
@@ -61,9 +61,16 @@ pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     let restart = frame.resume_syscall(call);
     match next {
         Next::Nothing => {
-            if restart.is_some() && limen_entry::Frame::restart(frame).is_none() {
-                // A tracer has put in what is no number: user mode makes the call again with that.
-                frame.rewind_syscall();
+            if let Some(restart) = restart {
+                if limen_entry::Frame::restart(frame).is_none() {
+                    // A tracer has put in what is no number: user mode makes the call again with that.
+                    frame.rewind_syscall();
+                } else if syscalls::COMPAT.is_some() && (cause == Cause::Exception || task.trace.is_traced())
+                {
+                    // A tracer has made it a call's frame, or may have put in that of a call of the other
+                    // ABI: user mode makes the call, of which ABI it is.
+                    syscalls::restart_in_user_mode(frame, restart);
+                }
             }
             return restore_saved_mask(&task);
         }
@@ -370,9 +377,16 @@ fn settle_call(task: &CurrentTask, frame: &mut Frame, restart: Option<Restart>, 
 /// there was no room for it.
 #[inline(always)]
 fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) -> bool {
-    let sig = caught.info.signal();
-    let flags = caught.action.flags;
     frame.forget_syscall();
+    let delivery = delivery(frame, caught);
+    arch::setup(frame, &delivery).is_ok() || enter_otherwise(task, frame, caught)
+}
+
+/// What the architecture is told about `caught`. The handler of a call of 32-bit programs has no restorer
+/// here, so that `setup` does not enter it.
+#[inline(always)]
+fn delivery<'a>(frame: &Frame, caught: &'a Caught) -> Delivery<'a> {
+    let flags = caught.action.flags;
     let (mask, altstack) = (caught.saved.unwrap_or(caught.blocked), caught.altstack);
     let sp = frame.sp();
     let stack_top =
@@ -383,23 +397,45 @@ fn enter_handler(task: &CurrentTask, frame: &mut Frame, caught: &Caught) -> bool
         } else {
             sp
         };
-    let delivery = Delivery {
-        signal: sig,
+    let restorer = flags.intersection(ActionFlags::RESTORER.union(COMPAT_ACTION)) == ActionFlags::RESTORER;
+    Delivery {
+        signal: caught.info.signal(),
         info: &caught.info,
         handler: caught.action.handler,
-        restorer: flags
-            .contains(ActionFlags::RESTORER)
-            .then_some(caught.action.restorer),
+        restorer: restorer.then_some(caught.action.restorer),
         siginfo: flags.contains(ActionFlags::SIGINFO),
         mask: mask.0,
         stack_top,
         altstack: (altstack.sp, shown_flags(&altstack, sp), altstack.size),
-    };
-    let built = arch::setup(frame, &delivery).is_ok();
-    if !built {
-        no_room(task, caught);
     }
-    built
+}
+
+/// The flag of actions that calls of 32-bit programs have set, where there are such.
+const COMPAT_ACTION: ActionFlags = if syscalls::COMPAT.is_some() {
+    ActionFlags::COMPAT
+} else {
+    ActionFlags::empty()
+};
+
+/// There is no native signal frame: it cannot be written, or the handler is one that a call of 32-bit
+/// programs has set and needs another. `false`: there was no room for that either.
+#[cold]
+#[inline(never)]
+fn enter_otherwise(task: &CurrentTask, frame: &mut Frame, caught: &Caught) -> bool {
+    let Action { flags, restorer, .. } = caught.action;
+    if flags.intersects(COMPAT_ACTION) {
+        let given = flags.contains(ActionFlags::RESTORER);
+        let legacy = !given && !flags.contains(ActionFlags::ONSTACK) && restorer != 0;
+        let delivery = Delivery {
+            restorer: given.then_some(restorer),
+            ..delivery(frame, caught)
+        };
+        if arch::setup_compat(frame, &delivery, legacy.then_some(restorer)).is_ok() {
+            return true;
+        }
+    }
+    no_room(task, caught);
+    false
 }
 
 /// The signal frame could not be written, so no handler can run, not even one for this.
@@ -450,16 +486,34 @@ pub fn sigreturn(frame: &mut Frame) {
                 let _ = own.set_altstack(stack, frame.sp());
             });
         }
-        Err(_) => {
-            frame.forget_syscall();
-            frame.set_result(Ok(0));
-            let info = match arch::BAD_FRAME {
-                Some(code) => SigInfo::fault(SIGSEGV, code, frame.sp()),
-                None => SigInfo::kernel(SIGSEGV),
-            };
-            send::force(SIGSEGV, info);
-        }
+        Err(_) => bad_frame(frame),
     }
+}
+
+/// `sigreturn` of 32-bit programs, or their `rt_sigreturn` if the frame has a `siginfo_t`; as [`sigreturn`].
+pub fn sigreturn_compat(frame: &mut Frame, siginfo: bool) {
+    let task = current();
+    task.restart.forget();
+    match arch::restore_compat(frame, siginfo) {
+        Ok(restored) => replace_mask(&task, SigSet(restored.mask), |own| {
+            if let Some((sp, flags, size)) = restored.altstack {
+                // A bad one is no error.
+                let _ = own.set_altstack(AltStack { sp, flags, size }, frame.sp());
+            }
+        }),
+        Err(_) => bad_frame(frame),
+    }
+}
+
+#[cold]
+fn bad_frame(frame: &mut Frame) {
+    frame.forget_syscall();
+    frame.set_result(Ok(0));
+    let info = match arch::BAD_FRAME {
+        Some(code) => SigInfo::fault(SIGSEGV, code, frame.sp()),
+        None => SigInfo::kernel(SIGSEGV),
+    };
+    send::force(SIGSEGV, info);
 }
 
 /// Replaces the running thread's mask. Signals for the process that this thread now blocks are handed to

@@ -55,3 +55,13 @@ pub struct Restored {
     /// The alternate stack: address, flags, size in bytes.
     pub altstack: (usize, u32, usize),
 }
+
+/// What `sigreturn` or `rt_sigreturn` of 32-bit programs found in the signal frame.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "not every architecture has such programs' calls")]
+pub struct CompatRestored {
+    /// The signal mask.
+    pub mask: u64,
+    /// The alternate stack: address, flags, size in bytes. `None`: the frame has none, and it stays.
+    pub altstack: Option<(usize, u32, usize)>,
+}

@@ -4,6 +4,8 @@ use crate::mm::copy;
 use crate::mm::user::UserPtr;
 use limen_linux_abi::Errno;
 
+mod narrow;
+
 /// `si_code` values.
 #[allow(missing_docs, dead_code, reason = "Linux's list, whole")]
 pub mod code {
@@ -11,6 +13,7 @@ pub mod code {
     pub const KERNEL: i32 = 0x80;
     pub const QUEUE: i32 = -1;
     pub const TIMER: i32 = -2;
+    pub const MESGQ: i32 = -3;
     pub const SIGIO: i32 = -5;
     pub const TKILL: i32 = -6;
     pub const CLD_EXITED: i32 = 1;
@@ -98,6 +101,11 @@ impl SigInfo {
         info.words[UNION] = pid as u32;
         info.words[UNION + 1] = uid;
         info
+    }
+    /// The same with what the program wants to come with it (`si_value`), for codes that have that.
+    pub fn with_value(mut self, value: usize) -> Self {
+        self.put_pointer(UNION + 2, value);
+        self
     }
     /// A fault at `addr`.
     pub fn fault(sig: u32, code: i32, addr: usize) -> Self {

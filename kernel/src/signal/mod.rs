@@ -29,9 +29,9 @@ mod timer;
 mod wake;
 
 pub(crate) use deliver::shown_flags;
-pub use deliver::{Areas, deliver_pending, set_mask, sigreturn};
+pub use deliver::{Areas, deliver_pending, set_mask, sigreturn, sigreturn_compat};
 #[allow(unused_imports, reason = "not every ABI's handlers return through the vDSO")]
-pub use frame::{Delivery, Restored, mapped_sigreturn, vdso_sigreturn};
+pub use frame::{CompatRestored, Delivery, Restored, mapped_sigreturn, vdso_sigreturn};
 pub use info::{SigInfo, parse_signal};
 pub use many::{forget_sent_to_many, give_sent_to_many, keep_sent_to_many};
 pub use pending::{Pending, Queued};

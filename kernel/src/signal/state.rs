@@ -21,6 +21,9 @@ bitflags! {
         const NOCLDWAIT = 2;
         /// The handler takes three arguments.
         const SIGINFO = 4;
+        /// A call of 32-bit programs has set it, so that its handler gets their frame. The kernel's own:
+        /// programs neither see nor set it (Linux: `SA_IA32_ABI`).
+        const COMPAT = 0x0200_0000;
         /// `sa_restorer` is given.
         const RESTORER = 0x0400_0000;
         /// Run the handler on the alternate stack.
@@ -31,6 +34,17 @@ bitflags! {
         const NODEFER = 0x4000_0000;
         /// The action becomes the default one when the handler is entered.
         const RESETHAND = 0x8000_0000;
+    }
+}
+
+impl ActionFlags {
+    /// What a program says.
+    pub const fn of(flags: u32) -> Self {
+        Self::from_bits_truncate(flags & !Self::COMPAT.bits())
+    }
+    /// What programs see.
+    pub const fn shown(self) -> u32 {
+        self.difference(Self::COMPAT).bits()
     }
 }
 

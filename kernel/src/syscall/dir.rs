@@ -203,13 +203,14 @@ fn enter(at: Path) -> SysResult {
     Ok(0)
 }
 
-/// The layout of entries: `linux_dirent64` (`NEW`), or `linux_dirent` with the type in the last byte. All are
-/// constants, so that the code which the file system calls for each entry computes nothing.
-struct Entry<const NEW: bool>;
+/// The layout of entries: `linux_dirent64` (`NEW`), or `linux_dirent` with the type in the last byte. Number
+/// and position have `WORD` bytes. All are constants, so that the code which the file system calls for each
+/// entry computes nothing.
+struct Entry<const NEW: bool, const WORD: usize>;
 
-impl<const NEW: bool> Entry<NEW> {
+impl<const NEW: bool, const WORD: usize> Entry<NEW, WORD> {
     /// Bytes of the number and of the position, which come first.
-    const WORD: usize = if NEW { 8 } else { size_of::<usize>() };
+    const WORD: usize = WORD;
     /// Bytes before the name: those two, the length, and a new entry's type.
     const HEADER: usize = 2 * Self::WORD + if NEW { 3 } else { 2 };
     /// How many bytes follow the name: its NUL, and an old entry's type.
@@ -252,11 +253,11 @@ impl<const NEW: bool> Entry<NEW> {
 /// meanwhile, as the directory is locked.
 const BATCH: usize = 1024;
 
-fn list<const NEW: bool>(fd: i32, buf: usize, size: i32) -> SysResult {
-    current().with_file(fd, move |file| list_into::<NEW>(file, buf, size))
+pub(super) fn list<const NEW: bool, const WORD: usize>(fd: i32, buf: usize, size: i32) -> SysResult {
+    current().with_file(fd, move |file| list_into::<NEW, WORD>(file, buf, size))
 }
 
-fn list_into<const NEW: bool>(file: &File, buf: usize, size: i32) -> SysResult {
+fn list_into<const NEW: bool, const WORD: usize>(file: &File, buf: usize, size: i32) -> SysResult {
     if file.inode().kind != FileType::Directory {
         return Err(Errno::ENOTDIR);
     }
@@ -265,7 +266,7 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: i32) -> SysResult {
         let mut pos = file.pos.lock();
         let mut used = 0;
         loop {
-            match next_batch::<NEW>(file, &mut pos, buf.wrapping_add(used), size - used) {
+            match next_batch::<NEW, WORD>(file, &mut pos, buf.wrapping_add(used), size - used) {
                 Ok((bytes, true)) => used += bytes,
                 Ok((bytes, false)) => break Ok(used + bytes),
                 Err(_) if used != 0 => break Ok(used),
@@ -283,7 +284,7 @@ fn list_into<const NEW: bool>(file: &File, buf: usize, size: i32) -> SysResult {
 /// whether there may be more that fit. An error only if no entry was copied because of it. Not inlined, so
 /// that the loop around it, which usually runs once, does not use up registers.
 #[inline(never)]
-fn next_batch<const NEW: bool>(
+fn next_batch<const NEW: bool, const WORD: usize>(
     file: &File,
     pos: &mut u64,
     buf: usize,
@@ -293,7 +294,7 @@ fn next_batch<const NEW: bool>(
     let mut records = Records::<BATCH>::new(size);
     let mut full = false;
     let mut emit = |name: &[u8], ino: u64, kind: FileType, next: u64| {
-        let fits = Entry::<NEW>::put(&mut records, (name, ino, kind, next));
+        let fits = Entry::<NEW, WORD>::put(&mut records, (name, ino, kind, next));
         if !fits {
             full = true;
         }
@@ -314,7 +315,7 @@ fn next_batch<const NEW: bool>(
     if copied < bytes.len() {
         // If the buffer reaches beyond the user part, the part before that is filled.
         let copied = copied.max(copy_out_within(buf, bytes));
-        return faulted::<NEW>(&bytes[..copied], pos);
+        return faulted::<NEW, WORD>(&bytes[..copied], pos);
     }
     *pos = next;
     Ok((copied, full && result.is_ok()))
@@ -370,8 +371,11 @@ pub(super) fn list_one(fd: i32, buf: usize) -> SysResult {
 
 /// A fault ended the copy of a batch: entries that were copied completely count.
 #[cold]
-fn faulted<const NEW: bool>(arrived: &[u8], pos: &mut u64) -> Result<(usize, bool), Errno> {
-    match Entry::<NEW>::whole(arrived) {
+fn faulted<const NEW: bool, const WORD: usize>(
+    arrived: &[u8],
+    pos: &mut u64,
+) -> Result<(usize, bool), Errno> {
+    match Entry::<NEW, WORD>::whole(arrived) {
         (whole, Some(next)) => {
             *pos = next;
             Ok((whole, false))
@@ -475,10 +479,10 @@ crate::syscalls! {
         do_readlink(dirfd, path, buf, size)
     }
     fn getdents64(fd: i32, buf: usize, size: i32) {
-        list::<true>(fd, buf, size)
+        list::<true, 8>(fd, buf, size)
     }
     fn getdents(fd: i32, buf: usize, size: i32) {
-        list::<false>(fd, buf, size)
+        list::<false, { size_of::<usize>() }>(fd, buf, size)
     }
     fn mount(source: usize, target: usize, fs_type: usize, flags: u32, data: usize) {
         super::mount::do_mount(source, target, fs_type, flags, data)

@@ -10,7 +10,7 @@ use crate::mm::user::{Abi, UserPtr};
 use crate::task::{creds::cap, current};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::abi::old;
+use limen_linux_abi::abi::{i386, old};
 use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
 
 const F_DUPFD: u32 = 0;
@@ -59,6 +59,8 @@ enum Locks {
     Packed,
     /// `struct flock` only.
     Old,
+    /// The same as [`Locks::Both`], of 32-bit programs, which are not the native ones.
+    Narrow,
 }
 
 /// Record locks of the running task on `file`, its descriptor `fd`.
@@ -104,6 +106,11 @@ pub(super) fn fcntl_packed(fd: i32, cmd: u32, arg: usize) -> SysResult {
     do_fcntl(fd, cmd, arg, Locks::Packed)
 }
 
+/// `fcntl` and `fcntl64` of 32-bit programs.
+pub(super) fn fcntl_narrow(fd: i32, cmd: u32, arg: usize) -> SysResult {
+    do_fcntl(fd, cmd, arg, Locks::Narrow)
+}
+
 fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
     let files = files();
     let file = files.get_any(fd)?;
@@ -146,6 +153,13 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             file.change_flags(flags, crate::fs::file::SETFL_MASK)?;
             Ok(0)
         }
+        F_GETLK | F_SETLK | F_SETLKW if which == Locks::Narrow => record_lock(
+            (fd, &file),
+            &files,
+            (cmd, UserPtr::new(arg)),
+            i386::Flock::request,
+            i386::answer_lock,
+        ),
         F_GETLK | F_SETLK | F_SETLKW => record_lock(
             (fd, &file),
             &files,
@@ -153,7 +167,9 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             native::Flock::request,
             native::Flock::answer,
         ),
-        F_GETLK64 | F_SETLK64 | F_SETLKW64 if size_of::<usize>() == 8 => Err(Errno::EINVAL),
+        F_GETLK64 | F_SETLK64 | F_SETLKW64 if size_of::<usize>() == 8 && which != Locks::Narrow => {
+            Err(Errno::EINVAL)
+        }
         F_GETLK64 | F_SETLK64 | F_SETLKW64 | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW
             if which == Locks::Both =>
         {
@@ -166,7 +182,7 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             )
         }
         F_GETLK64 | F_SETLK64 | F_SETLKW64 | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW
-            if which == Locks::Packed =>
+            if matches!(which, Locks::Packed | Locks::Narrow) =>
         {
             record_lock(
                 (fd, &file),

@@ -11,7 +11,7 @@ use crate::fs::regular::MAX_SIZE;
 use crate::fs::walk::Walk;
 use crate::fs::{inotify, memfd, regular, secret, splice};
 use crate::mm::copy::{self, read_iovecs, with_path};
-use crate::mm::user::{Plain, UserPtr};
+use crate::mm::user::{Plain, UserPtr, Word};
 use crate::task::current;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -53,7 +53,12 @@ fn check_rwf(file: &File, flags: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
+pub(super) fn read_vector<W: Word>(
+    fd: i32,
+    (iov, count): (usize, usize),
+    pos: Option<i64>,
+    flags: i32,
+) -> SysResult {
     if pos.is_some_and(i64::is_negative) {
         return Err(Errno::EINVAL);
     }
@@ -66,7 +71,7 @@ fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) 
         if file.mode().contains(FileMode::NO_READ) {
             return Err(Errno::EINVAL);
         }
-        let list = read_iovecs(iov, count)?;
+        let list = read_iovecs::<W>(iov, count)?;
         let mut dst = IoDst::vector(&list);
         let mut result = Ok(0);
         if dst.remaining() != 0 {
@@ -82,7 +87,12 @@ fn read_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) 
     })
 }
 
-fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32) -> SysResult {
+pub(super) fn write_vector<W: Word>(
+    fd: i32,
+    (iov, count): (usize, usize),
+    pos: Option<i64>,
+    flags: i32,
+) -> SysResult {
     if pos.is_some_and(i64::is_negative) {
         return Err(Errno::EINVAL);
     }
@@ -95,7 +105,7 @@ fn write_vector(fd: i32, iov: usize, count: usize, pos: Option<i64>, flags: i32)
         if file.mode().contains(FileMode::NO_WRITE) {
             return Err(Errno::EINVAL);
         }
-        let list = read_iovecs(iov, count)?;
+        let list = read_iovecs::<W>(iov, count)?;
         let mut src = IoSrc::vector(&list);
         if src.remaining() == 0 {
             return Ok(0);
@@ -129,7 +139,7 @@ fn join(low: usize, high: usize) -> i64 {
     }
 }
 
-fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
+pub(super) fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
     current().with_file(fd, move |file| {
         if whence > 4 {
             return Err(Errno::EINVAL);
@@ -138,8 +148,16 @@ fn seek(fd: i32, offset: i64, whence: u32) -> Result<u64, Errno> {
     })
 }
 
+/// How much of `count` from `from` on is sent if the offset can't be beyond `most`. `EOVERFLOW`: nothing.
+fn count_to(most: i64, from: i64, count: usize) -> Result<usize, Errno> {
+    match usize::try_from(most - from) {
+        Ok(room) if room > 0 || count == 0 => Ok(count.min(room)),
+        _ => Err(Errno::EOVERFLOW),
+    }
+}
+
 /// `sendfile`. The offset in user memory, of type `T`, is moved.
-fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
+pub(super) fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
     out: i32,
     source: i32,
     offset: UserPtr<T>,
@@ -151,6 +169,10 @@ fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
     };
     let source = file(source)?;
     let from = splice::source_position(&source, offset.map(|(_, from)| from))?;
+    let count = match offset {
+        Some((_, from)) if T::try_from(i64::MAX).is_err() => count_to(i32::MAX.into(), from, count)?,
+        _ => count,
+    };
     source.check_end(from, count)?;
     let n = splice::sendfile(&*file(out)?, &source, from, count)?;
     if let Some((at, from)) = offset {
@@ -161,7 +183,7 @@ fn send<T: Plain + TryInto<i64> + TryFrom<i64>>(
 }
 
 /// The offset -1 of `pwritev2` means the file's own position.
-fn own_position(pos: i64) -> Option<i64> {
+pub(super) fn own_position(pos: i64) -> Option<i64> {
     if pos == -1 { None } else { Some(pos) }
 }
 
@@ -231,7 +253,7 @@ pub(super) fn do_truncate(path: usize, size: i64) -> SysResult {
     Ok(0)
 }
 
-fn do_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> SysResult {
+pub(super) fn do_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> SysResult {
     let file = file(fd)?;
     if flags & !7 != 0 || offset < 0 || len < 0 || offset.checked_add(len).is_none() {
         return Err(Errno::EINVAL);
@@ -242,7 +264,7 @@ fn do_sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> SysResult {
     }
 }
 
-fn advise(fd: i32, _offset: i64, len: i64, advice: u32) -> SysResult {
+pub(super) fn advise(fd: i32, _offset: i64, len: i64, advice: u32) -> SysResult {
     let file = file(fd)?;
     if file.inode().kind == FileType::Fifo {
         return Err(Errno::ESPIPE);
@@ -297,6 +319,29 @@ pub(super) fn write_at(fd: i32, (buf, len): (usize, usize), pos: i64) -> SysResu
     })
 }
 
+pub(super) fn do_fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> SysResult {
+    let file = file(fd)?;
+    if offset < 0 || len <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    regular::check_fallocate(mode)?;
+    if !file.mode().contains(FileMode::WRITE) {
+        return Err(Errno::EBADF);
+    }
+    match file.inode().kind {
+        FileType::Fifo => return Err(Errno::ESPIPE),
+        FileType::Directory => return Err(Errno::EISDIR),
+        FileType::Regular | FileType::BlockDevice => {}
+        _ => return Err(Errno::ENODEV),
+    }
+    if (offset as u64).saturating_add(len as u64) > MAX_SIZE {
+        return Err(Errno::EFBIG);
+    }
+    file.ops().fallocate(&file, mode, offset as u64, len as u64)?;
+    inotify::modified(&file);
+    Ok(0)
+}
+
 crate::syscalls! {
     fn read(fd: i32, buf: usize, len: usize) {
         current().with_file_to_read(fd, move |file| file.read_to_user(buf, len, None))
@@ -311,22 +356,22 @@ crate::syscalls! {
         write_at(fd, (buf, len), pos)
     }
     fn readv(fd: i32, iov: usize, count: usize) {
-        read_vector(fd, iov, count, None, 0)
+        read_vector::<usize>(fd, (iov, count), None, 0)
     }
     fn writev(fd: i32, iov: usize, count: usize) {
-        write_vector(fd, iov, count, None, 0)
+        write_vector::<usize>(fd, (iov, count), None, 0)
     }
     fn preadv(fd: i32, iov: usize, count: usize, low: usize, high: usize) {
-        read_vector(fd, iov, count, Some(join(low, high)), 0)
+        read_vector::<usize>(fd, (iov, count), Some(join(low, high)), 0)
     }
     fn pwritev(fd: i32, iov: usize, count: usize, low: usize, high: usize) {
-        write_vector(fd, iov, count, Some(join(low, high)), 0)
+        write_vector::<usize>(fd, (iov, count), Some(join(low, high)), 0)
     }
     fn preadv2(fd: i32, iov: usize, count: usize, low: usize, high: usize, flags: i32) {
-        read_vector(fd, iov, count, own_position(join(low, high)), flags)
+        read_vector::<usize>(fd, (iov, count), own_position(join(low, high)), flags)
     }
     fn pwritev2(fd: i32, iov: usize, count: usize, low: usize, high: usize, flags: i32) {
-        write_vector(fd, iov, count, own_position(join(low, high)), flags)
+        write_vector::<usize>(fd, (iov, count), own_position(join(low, high)), flags)
     }
     fn lseek(fd: i32, offset: isize, whence: u32) {
         let at = seek(fd, offset as i64, whence)?;
@@ -435,26 +480,7 @@ crate::syscalls! {
         do_ftruncate(fd, size)
     }
     fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) {
-        let file = file(fd)?;
-        if offset < 0 || len <= 0 {
-            return Err(Errno::EINVAL);
-        }
-        regular::check_fallocate(mode)?;
-        if !file.mode().contains(FileMode::WRITE) {
-            return Err(Errno::EBADF);
-        }
-        match file.inode().kind {
-            FileType::Fifo => return Err(Errno::ESPIPE),
-            FileType::Directory => return Err(Errno::EISDIR),
-            FileType::Regular | FileType::BlockDevice => {}
-            _ => return Err(Errno::ENODEV),
-        }
-        if (offset as u64).saturating_add(len as u64) > MAX_SIZE {
-            return Err(Errno::EFBIG);
-        }
-        file.ops().fallocate(&file, mode, offset as u64, len as u64)?;
-        inotify::modified(&file);
-        Ok(0)
+        do_fallocate(fd, mode, offset, len)
     }
     fn fadvise64(fd: i32, offset: i64, len: isize, advice: u32) {
         advise(fd, offset, len as i64, advice)

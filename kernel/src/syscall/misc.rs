@@ -10,7 +10,7 @@ use crate::signal;
 use crate::task::uts::{NAME_MAX, RELEASE, VERSION, domainname, hostname, set_domainname, set_hostname};
 use crate::task::{self, creds::cap, current};
 use core::sync::atomic::Ordering;
-use limen_linux_abi::{Errno, SystemInfo, native};
+use limen_linux_abi::{Errno, Layout, SystemInfo, native};
 
 /// The size in bytes of a field of `struct new_utsname`.
 const FIELD: usize = NAME_MAX + 1;
@@ -31,7 +31,11 @@ fn set_name(set: fn(&[u8]), at: usize, len: i32) -> SysResult {
     Ok(0)
 }
 
-fn write_utsname(at: usize) -> SysResult {
+/// `struct new_utsname`.
+type Names = [u8; 6 * FIELD];
+
+#[inline(always)]
+fn names() -> Names {
     let mut out = [0; 6 * FIELD];
     let mut field = |n: usize, value: &[u8]| out[n * FIELD..n * FIELD + value.len()].copy_from_slice(value);
     field(0, b"Linux");
@@ -40,11 +44,27 @@ fn write_utsname(at: usize) -> SysResult {
     field(3, VERSION.as_bytes());
     field(4, crate::arch::UTS_MACHINE.as_bytes());
     field(5, &domainname());
-    write_bytes(at, &out)?;
+    out
+}
+
+fn write_utsname(at: usize) -> SysResult {
+    write_bytes(at, &names())?;
     Ok(0)
 }
 
-fn write_sysinfo(at: usize) -> SysResult {
+/// The first two kinds of `uname`: five names, of which `field` bytes are there, and the first `most` are
+/// given.
+pub(super) fn write_old_utsname(at: usize, field: usize, most: usize) -> SysResult {
+    let names = names();
+    let mut out = [0; 5 * FIELD];
+    for (to, from) in out.chunks_exact_mut(field).zip(names.chunks_exact(FIELD)).take(5) {
+        to[..most].copy_from_slice(&from[..most]);
+    }
+    write_bytes(at, &out[..5 * field])?;
+    Ok(0)
+}
+
+pub(super) fn write_sysinfo<T: Layout>(at: usize, layout: impl Fn(&SystemInfo) -> T) -> SysResult {
     let memory = crate::mm::stats();
     let page = crate::mm::PAGE_SIZE as u64;
     let info = SystemInfo {
@@ -56,7 +76,7 @@ fn write_sysinfo(at: usize) -> SysResult {
         processes: task::user::total().min(u16::MAX.into()) as u16,
         ..SystemInfo::default()
     };
-    UserPtr::new(at).write(Abi(native::Sysinfo::new(&info)))?;
+    UserPtr::new(at).write(Abi(layout(&info)))?;
     Ok(0)
 }
 
@@ -121,7 +141,7 @@ fn task_prctl(frame: &mut Frame, option: u32, arg: [usize; 4]) -> SysResult {
         }
         GET_NAME => write_bytes(arg[0], &task.comm())?,
         GET_SECCOMP => return Ok(task.seccomp.mode() as usize),
-        SET_SECCOMP => return super::seccomp::set_mode(arg[0], arg[1]),
+        SET_SECCOMP => return super::seccomp::set_mode::<usize>(arg[0], arg[1]),
         SET_SYSCALL_USER_DISPATCH => task.dispatch.set(&task, arg[0], [arg[1], arg[2], arg[3]])?,
         SET_TIMERSLACK => task.set_timer_slack(arg[0] as u64),
         GET_TIMERSLACK => return Ok(usize::try_from(task.timer_slack()).unwrap_or(usize::MAX)),
@@ -189,7 +209,7 @@ crate::syscalls! {
     fn uname(at: usize) { write_utsname(at) }
     fn sethostname(at: usize, len: i32) { set_name(set_hostname, at, len) }
     fn setdomainname(at: usize, len: i32) { set_name(set_domainname, at, len) }
-    fn sysinfo(at: usize) { write_sysinfo(at) }
+    fn sysinfo(at: usize) { write_sysinfo(at, native::Sysinfo::new) }
 
     fn getrandom(at: usize, len: usize, flags: u32) {
         // GRND_NONBLOCK, GRND_RANDOM, GRND_INSECURE. The pool is seeded at boot, so nothing ever blocks.

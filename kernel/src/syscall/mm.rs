@@ -2,16 +2,16 @@
 //! memory.
 
 use super::SysResult;
+use crate::arch::mmu::USER_END;
 use crate::fs::map::file_map;
 use crate::fs::mount::MS_NOEXEC;
 use crate::mm::copy::{self, IoVec};
-use crate::mm::user::{self, UserPtr};
-use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_space};
+use crate::mm::user::{self, UserPtr, Word};
+use crate::mm::{AddressSpace, MapFlags, PAGE_SHIFT, PAGE_SIZE, Prot, current_space, implied};
 use crate::syscalls;
 use crate::task::access::{self, By};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_linux_abi::native::{self, mman};
 
@@ -50,19 +50,7 @@ fn prot_bits(prot: usize) -> Prot {
     Prot::from_bits_truncate(prot as u8 & 7)
 }
 
-/// What `prot` implies where it is allowed: old programs expect that they can execute whatever they can read
-/// (`READ_IMPLIES_EXEC`).
-fn implied(prot: Prot) -> Prot {
-    const READ_IMPLIES_EXEC: u32 = 0x40_0000;
-    let personality = &crate::sched::current().personality;
-    if prot.contains(Prot::READ) && personality.load(Relaxed) & READ_IMPLIES_EXEC != 0 {
-        Prot::EXEC
-    } else {
-        Prot::empty()
-    }
-}
-
-fn space() -> Result<crate::mm::CurrentSpace, Errno> {
+pub(super) fn space() -> Result<crate::mm::CurrentSpace, Errno> {
     current_space().ok_or(Errno::ENOMEM)
 }
 
@@ -84,7 +72,7 @@ pub(super) fn mmap_bytes([addr, len, prot, flags]: [usize; 4], fd: i32, offset: 
     do_mmap(addr, len, prot, flags, fd, offset as u64)
 }
 
-fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: u64) -> SysResult {
+pub(super) fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i32, offset: u64) -> SysResult {
     let space = space()?;
     let anonymous = flags & MapFlags::ANONYMOUS.bits() as usize != 0;
     let file = match anonymous {
@@ -152,8 +140,9 @@ fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     access::look(&task, By::Real, |mm| mm.cloned())?.ok_or(Errno::ESRCH)
 }
 
-/// Copies between the local and the remote list until an error. `EFAULT` only if nothing could be copied.
-fn process_vm(
+/// Copies between the local and the remote list, of words `W`, until an error. `EFAULT` only if nothing could
+/// be copied.
+pub(super) fn process_vm<W: Word>(
     pid: i32,
     local: (usize, usize),
     remote: (usize, usize),
@@ -163,7 +152,7 @@ fn process_vm(
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let local = copy::read_iovecs(local.0, local.1)?;
+    let local = copy::read_iovecs::<W>(local.0, local.1)?;
     if local.iter().all(|v| v.len == 0) {
         return Ok(0);
     }
@@ -173,8 +162,8 @@ fn process_vm(
     let mut list: Vec<IoVec> = Vec::new();
     crate::mm::reserve::room_exact(&mut list, remote.1)?;
     for i in 0..remote.1 {
-        let [addr, len] = UserPtr::<[usize; 2]>::new(remote.0).add(i).read()?;
-        if len > isize::MAX as usize {
+        let [addr, len] = UserPtr::<[W; 2]>::new(remote.0).add(i).read()?.map(W::get);
+        if len > W::LONGEST {
             return Err(Errno::EINVAL);
         }
         list.push(IoVec { addr, len });
@@ -244,7 +233,7 @@ syscalls! {
     }
     fn mremap(addr: usize, old_len: usize, new_len: usize, flags: usize, new_addr: usize) {
         let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
-        space()?.mremap(addr, old_len, new_len, flags, new_addr)
+        space()?.mremap(addr, old_len, new_len, flags, new_addr, USER_END)
     }
     fn brk(addr: usize) {
         Ok(space()?.brk(addr))
@@ -302,10 +291,10 @@ syscalls! {
     }
     fn process_vm_readv(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize,
         flags: usize) {
-        process_vm(pid, (local, n_local), (remote, n_remote), flags, false)
+        process_vm::<usize>(pid, (local, n_local), (remote, n_remote), flags, false)
     }
     fn process_vm_writev(pid: i32, local: usize, n_local: usize, remote: usize, n_remote: usize,
         flags: usize) {
-        process_vm(pid, (local, n_local), (remote, n_remote), flags, true)
+        process_vm::<usize>(pid, (local, n_local), (remote, n_remote), flags, true)
     }
 }

@@ -6,8 +6,9 @@
 use crate::arch::frame::Frame;
 use crate::arch::index;
 use crate::mm::user::UserPtr;
-use limen_linux_abi::SysResult;
+use limen_linux_abi::{Errno, SysResult};
 
+pub mod compat;
 mod dir;
 mod event;
 mod fcntl;
@@ -15,11 +16,13 @@ mod file;
 pub mod futex;
 mod id;
 mod ids;
+mod ipc;
 mod message;
 pub mod misc;
 mod mm;
 mod module;
 mod mount;
+mod mqueue;
 mod netlink;
 mod old;
 mod old_abi;
@@ -93,6 +96,18 @@ impl FromArgs for i64 {
     }
 }
 
+/// A 64-bit argument: the next two registers, the lower half first.
+struct Pair;
+
+impl FromArgs for Pair {
+    type Value = i64;
+    #[inline(always)]
+    fn take(frame: &Frame, next: &mut usize) -> i64 {
+        let low = u32::take(frame, next);
+        (u64::from(u32::take(frame, next)) << 32 | u64::from(low)) as i64
+    }
+}
+
 impl<T> FromArgs for UserPtr<T> {
     type Value = Self;
     #[inline(always)]
@@ -112,20 +127,40 @@ impl<T> FromArgs for UserPtr<T> {
 /// ```
 ///
 /// A call with two names is two calls with one body, in which `Time` stands for the width of a time's words:
-/// a machine word for the first, 64 bits for the second, which only ABIs with 32-bit words have. `fn getuid |
-/// getuid16()` is two calls for which `Id` stands for the width of user and group ids: the second, of 16
-/// bits, is an old one of such ABIs. `i64` and `u64` arguments are 64 bits wide everywhere; what C calls
-/// `long` is `isize` and `usize`.
+/// a machine word for the first, 64 bits for the second, which only ABIs with 32-bit words have. `fn time/()`
+/// has no such second one, but words of 32 bits, too, when 32-bit programs' calls are made (`compat`). `fn
+/// getuid | getuid16()` is two calls for which `Id` stands for the width of user and group ids: the second,
+/// of 16 bits, is an old one of such ABIs. `i64` and `u64` arguments are 64 bits wide everywhere; what C
+/// calls `long` is `isize` and `usize`.
 #[macro_export]
 macro_rules! syscalls {
-    ($($(#[$meta:meta])* fn $name:ident $(/ $wide:ident)? $(| $old:ident)? ($($args:tt)*) $body:block)*) => {
-        $($crate::syscall_fn!($(#[$meta])* $name $(/ $wide)? $(| $old)?, ($($args)*), $body);)*
+    ($($(#[$meta:meta])* fn $name:ident $(/ $($wide:ident)?)? $(| $old:ident)? ($($args:tt)*)
+        $body:block)*) => {
+        $($crate::syscall_fn!($(#[$meta])* $name $(/ $($wide)?)? $(| $old)?, ($($args)*), $body);)*
         /// This file's system calls, by name.
         pub const HANDLERS: &[(&str, $crate::syscall::Handler)] = &[$(
             (stringify!($name), $name as $crate::syscall::Handler),
-            $((stringify!($wide), $wide as $crate::syscall::Handler),)?
+            $($((stringify!($wide), $wide as $crate::syscall::Handler),)?)?
             $((stringify!($old), $old as $crate::syscall::Handler),)?
         )*];
+        /// Those with times, for words of 32 bits (`compat`); the others have no name here.
+        #[allow(dead_code, reason = "some files have none with times")]
+        pub const NARROW: &[(&str, $crate::syscall::Handler)] =
+            &[$($crate::narrow_call!($name $(/ $($wide)?)?, ($($args)*), $body)),*];
+    };
+}
+
+/// One entry of the list `NARROW` of [`syscalls!`].
+#[macro_export]
+macro_rules! narrow_call {
+    ($name:ident / $($wide:ident)?, $args:tt, $body:block) => {
+        (stringify!($name), {
+            $crate::syscall_fn!($name { Time = i32 }, $args, $body);
+            $name as $crate::syscall::Handler
+        })
+    };
+    ($name:ident, $args:tt, $body:block) => {
+        ("", $crate::syscall::no_call as $crate::syscall::Handler)
     };
 }
 
@@ -135,6 +170,9 @@ macro_rules! syscall_fn {
     ($(#[$meta:meta])* $name:ident / $wide:ident, $args:tt, $body:block) => {
         $crate::syscall_fn!($(#[$meta])* $name { Time = isize }, $args, $body);
         $crate::syscall_fn!($(#[$meta])* $wide { Time = i64 }, $args, $body);
+    };
+    ($(#[$meta:meta])* $name:ident /, $args:tt, $body:block) => {
+        $crate::syscall_fn!($(#[$meta])* $name { Time = isize }, $args, $body);
     };
     ($(#[$meta:meta])* $name:ident | $old:ident, $args:tt, $body:block) => {
         $crate::syscall_fn!($(#[$meta])* $name { Id = limen_linux_abi::id::Id32 }, $args, $body);
@@ -173,6 +211,11 @@ pub fn handle(frame: &mut Frame, body: impl FnOnce(&mut Call<'_>) -> SysResult) 
         Ok(value) => value,
         Err(errno) => errno.to_return_value(),
     }
+}
+
+/// What the table of 32-bit programs has for numbers without a call.
+pub fn no_call(_: &mut Frame) -> usize {
+    Errno::ENOSYS.to_return_value()
 }
 
 /// Whether the native ABI's system call `number` is one that the kernel does.

@@ -2,7 +2,7 @@
 
 use super::SysResult;
 use super::file::files;
-use super::message::{CONTROL_HEADER, Header, MSG_CTRUNC, SCM_CREDENTIALS, read_control};
+use super::message::{Header, MSG_CTRUNC, SCM_CREDENTIALS, control_header, read_control};
 use super::socket::{
     MSG_DONTWAIT, MSG_OOB, MSG_PEEK, MSG_TRUNC, WORD, check_type_flags, read_address, write_address,
 };
@@ -10,7 +10,7 @@ use super::sockopt::{SOL_SOCKET, read_timeout, time_words};
 use crate::fs::count;
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
-use crate::mm::user::{UserPtr, write_bytes};
+use crate::mm::user::{UserPtr, Word, write_bytes};
 use crate::net::netlink::{self, AF_NETLINK, Datagram, Flags, Socket};
 use crate::task::creds::cap;
 use crate::task::current;
@@ -134,18 +134,18 @@ pub fn send(
 }
 
 /// `sendmsg`.
-pub fn send_message(file: &File, socket: &Arc<Socket>, at: usize, flags: u32) -> SysResult {
+pub fn send_message<W: Word>(file: &File, socket: &Arc<Socket>, at: usize, flags: u32) -> SysResult {
     if flags & MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let header = Header::read(at)?;
+    let header = Header::read::<W>(at)?;
     let to = read_address(header.name, header.name_len)?;
     let to = match to.is_empty() {
         true => None,
         false => Some(address(&to)?),
     };
-    let iov = header.iovecs()?;
-    let (sent, cred) = read_control(header.control, header.control_len)?;
+    let iov = header.iovecs::<W>()?;
+    let (sent, cred) = read_control::<W>(header.control, header.control_len)?;
     if !sent.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -215,29 +215,29 @@ pub fn receive(
 }
 
 /// `recvmsg`.
-pub fn receive_message(file: &File, socket: &Arc<Socket>, at: usize, flags: u32) -> SysResult {
-    let header = Header::read(at)?;
-    let iov = header.iovecs()?;
+pub fn receive_message<W: Word>(file: &File, socket: &Arc<Socket>, at: usize, flags: u32) -> SysResult {
+    let header = Header::read::<W>(at)?;
+    let iov = header.iovecs::<W>()?;
     let told = take(file, socket, &mut IoDst::vector(&iov), flags)?;
     let mut out = if told.full > told.len { MSG_TRUNC } else { 0 };
     if header.name != 0 {
-        write_address(&told.sender(), header.name, UserPtr::new(at + WORD))?;
+        write_address(&told.sender(), header.name, UserPtr::new(at + size_of::<W>()))?;
     }
     let mut used = 0;
     let mut put = |level: i32, kind: i32, words: &[u32]| -> Result<(), Errno> {
-        let size = CONTROL_HEADER + size_of_val(words);
+        let size = control_header::<W>() + size_of_val(words);
         if used + size > header.control_len {
             out |= MSG_CTRUNC;
             return Ok(());
         }
-        let mut raw: Vec<u8> = size.to_ne_bytes().to_vec();
+        let mut raw: Vec<u8> = size.to_le_bytes()[..size_of::<W>()].to_vec();
         raw.extend_from_slice(&level.to_ne_bytes());
         raw.extend_from_slice(&kind.to_ne_bytes());
         words
             .iter()
             .for_each(|word| raw.extend_from_slice(&word.to_ne_bytes()));
         write_bytes(header.control.wrapping_add(used), &raw)?;
-        used = (used + size.next_multiple_of(WORD)).min(header.control_len);
+        used = (used + size.next_multiple_of(size_of::<W>())).min(header.control_len);
         Ok(())
     };
     if socket.has(Flags::PKTINFO) {
@@ -246,8 +246,8 @@ pub fn receive_message(file: &File, socket: &Arc<Socket>, at: usize, flags: u32)
     if socket.has(Flags::PASSCRED) {
         put(SOL_SOCKET, SCM_CREDENTIALS, &told.cred)?;
     }
-    UserPtr::<usize>::new(at + 5 * WORD).write(used)?;
-    UserPtr::<u32>::new(at + 6 * WORD).write(out)?;
+    UserPtr::new(at + 5 * size_of::<W>()).write(W::put(used))?;
+    UserPtr::<u32>::new(at + 6 * size_of::<W>()).write(out)?;
     Ok(told.result(flags))
 }
 

@@ -31,7 +31,7 @@ crate::syscalls! {
         let new = match new.non_null() {
             Some(new) => {
                 let [handler, mask, flags, restorer] = new.read()?;
-                let flags = ActionFlags::from_bits_truncate(flags as u32);
+                let flags = ActionFlags::of(flags as u32);
                 Some(Action { handler, flags, restorer, mask: SigSet(mask as u64) })
             }
             None => None,

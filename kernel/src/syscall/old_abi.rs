@@ -1,9 +1,10 @@
 //! The system calls of the architecture's old ABI (`docs/oabi.md`): the native table, but for the calls whose
 //! 64-bit arguments begin in any register, whose structures have no padding, or which only that ABI has.
 
+use super::ipc::Operations;
 use super::socket::{CALLS, one_of};
 use super::table::{self, LEN, NATIVE};
-use super::{Call, FromArgs, Handler, SysResult};
+use super::{Call, Handler, Pair, SysResult};
 use crate::arch::frame::Frame;
 use crate::arch::syscalls::OLD_ABI;
 use crate::arch::{NATIVE_ABI, index, regset};
@@ -16,18 +17,6 @@ use crate::task::{calls, current};
 use limen_entry::Frame as _;
 use limen_linux_abi::abi::old::{EpollEvent, Stat64};
 use limen_linux_abi::{Errno, raw::general as abi, sysno};
-
-/// A 64-bit argument: the next two registers, the lower half first.
-struct Pair;
-
-impl FromArgs for Pair {
-    type Value = i64;
-    #[inline(always)]
-    fn take(frame: &Frame, next: &mut usize) -> i64 {
-        let low = u32::take(frame, next);
-        (u64::from(u32::take(frame, next)) << 32 | u64::from(low)) as i64
-    }
-}
 
 /// The handler of a name: of this file's calls, else of any.
 const fn by_name(name: &str) -> Handler {
@@ -121,7 +110,7 @@ fn with_address(call: &Call<'_>, which: usize, addr: usize, (n, len): (usize, us
 }
 
 /// What a handler returned, as a result.
-fn told(result: usize) -> SysResult {
+pub(super) fn told(result: usize) -> SysResult {
     Errno::from_return_value(result).map_or(Ok(result), Err)
 }
 
@@ -259,7 +248,7 @@ crate::syscalls! {
     }
     fn old_select(at: UserPtr<[usize; 5]>) {
         let [count, read, write, except, time] = at.read()?;
-        super::poll::select_until(count as i32, [read, write, except], UserPtr::new(time))
+        super::poll::select_until::<usize, isize>(count as i32, [read, write, except], UserPtr::new(time))
     }
     fn old_readdir(fd: i32, to: usize) {
         super::dir::list_one(fd, to)
@@ -267,6 +256,16 @@ crate::syscalls! {
     fn old_mmap(at: UserPtr<[usize; 6]>) {
         let [addr, len, prot, flags, fd, offset] = at.read()?;
         super::mm::mmap_bytes([addr, len, prot, flags], fd as i32, offset)
+    }
+    fn semop(id: i32, at: usize, count: u32) {
+        let operations = Operations { at, count, padded: true };
+        super::ipc::operate(id, operations, None::<UserPtr<[isize; 2]>>)
+    }
+    fn semtimedop(id: i32, at: usize, count: u32, timeout: UserPtr<[isize; 2]>) {
+        super::ipc::operate(id, Operations { at, count, padded: true }, timeout.non_null())
+    }
+    fn ipc(call: &mut Call) {
+        super::ipc::multiplexed(call, true)
     }
     fn syscall(call: &mut Call, number: usize) {
         indirect(call, number)

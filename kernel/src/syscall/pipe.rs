@@ -4,7 +4,7 @@ use super::SysResult;
 use super::file::{file, files};
 use crate::fs::{FileMode, pipe, splice};
 use crate::mm::copy::read_iovecs;
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, Word};
 use limen_linux_abi::{Errno, raw::general as abi};
 
 fn make(to: usize, flags: u32) -> SysResult {
@@ -19,6 +19,17 @@ fn make(to: usize, flags: u32) -> SysResult {
         return Err(e);
     }
     Ok(0)
+}
+
+/// `vmsplice`, with a list of words `W`.
+pub(super) fn do_vmsplice<W: Word>(fd: i32, (iov, count): (usize, usize), flags: u32) -> SysResult {
+    splice::check_flags(flags)?;
+    let file = file(fd)?;
+    if !file.mode().intersects(FileMode::READ | FileMode::WRITE) {
+        return Err(Errno::EBADF);
+    }
+    let list = read_iovecs::<W>(iov, count)?;
+    splice::vmsplice(&file, &list, flags)
 }
 
 crate::syscalls! {
@@ -51,12 +62,6 @@ crate::syscalls! {
         splice::link(a, b, len, nonblock, false)
     }
     fn vmsplice(fd: i32, iov: usize, count: usize, flags: u32) {
-        splice::check_flags(flags)?;
-        let file = file(fd)?;
-        if !file.mode().intersects(FileMode::READ | FileMode::WRITE) {
-            return Err(Errno::EBADF);
-        }
-        let list = read_iovecs(iov, count)?;
-        splice::vmsplice(&file, &list, flags)
+        do_vmsplice::<usize>(fd, (iov, count), flags)
     }
 }

@@ -7,7 +7,7 @@ use crate::fs::epoll;
 use crate::fs::poll::{self, PollEntry, PollEvents, Timeout};
 use crate::fs::{RLIMIT_NOFILE, fdtable};
 use crate::mm::copy::{with_bytes, zeroed};
-use crate::mm::user::{self, UserPtr, read_bytes, write_bytes, write_tails};
+use crate::mm::user::{self, UserPtr, Word, read_bytes, write_bytes, write_tails};
 use crate::signal::SigSet;
 use crate::signal::mask::with_mask;
 use crate::task::current;
@@ -188,11 +188,11 @@ const SETS: [(PollEvents, PollEvents); 3] = [
     (PollEvents::PRI, PollEvents::PRI),
 ];
 
-fn do_select(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
+fn do_select<W: Word>(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let table = files();
     let count = count.min(table.size());
-    let bytes = count.div_ceil(usize::BITS as usize) * size_of::<usize>();
+    let bytes = count.div_ceil(8 * size_of::<W>()) * size_of::<W>();
     let mut wanted = [zeroed(bytes)?, zeroed(bytes)?, zeroed(bytes)?];
     for (set, addr) in wanted.iter_mut().zip(sets) {
         if addr != 0 {
@@ -242,12 +242,37 @@ fn do_select(count: i32, sets: [usize; 3], timeout: Timeout) -> SysResult {
     Ok(ready)
 }
 
-/// `select`.
+/// `select`, with sets of words `W`.
 #[inline(always)]
-pub(super) fn select_until(count: i32, sets: [usize; 3], time: UserPtr<[isize; 2]>) -> SysResult {
+pub(super) fn select_until<W: Word, T: TimeWord>(
+    count: i32,
+    sets: [usize; 3],
+    time: UserPtr<[T; 2]>,
+) -> SysResult {
     let timeout = until(time, 1000)?;
-    let result = no_hand(do_select(count, sets, timeout));
+    let result = no_hand(do_select::<W>(count, sets, timeout));
     write_left(time, timeout, 1000, result)
+}
+
+/// `pselect6`, with sets of words `W`, which address and size of the mask are, too.
+#[inline(always)]
+pub(super) fn select_with_mask<W: Word, T: TimeWord>(
+    count: i32,
+    sets: [usize; 3],
+    time: UserPtr<[T; 2]>,
+    mask: usize,
+) -> SysResult {
+    let mask = UserPtr::<[W; 2]>::new(mask)
+        .non_null()
+        .map(|p| p.read())
+        .transpose()?;
+    let timeout = until(time, 1)?;
+    let mask = match mask.map(|pair| pair.map(W::get)) {
+        Some([addr, size]) => read_mask(addr, size)?,
+        None => None,
+    };
+    let result = with_mask(mask, || no_hand(do_select::<W>(count, sets, timeout)));
+    write_left(time, timeout, 1, result)
 }
 
 #[inline(always)]
@@ -303,18 +328,11 @@ crate::syscalls! {
         write_left(time, timeout, 1, result)
     }
     fn select(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[isize; 2]>) {
-        select_until(count, [read, write, except], time)
+        select_until::<usize, isize>(count, [read, write, except], time)
     }
     fn pselect6/pselect6_time64(count: i32, read: usize, write: usize, except: usize,
         time: UserPtr<[Time; 2]>, mask: usize) {
-        let mask = UserPtr::<[usize; 2]>::new(mask).non_null().map(|p| p.read()).transpose()?;
-        let timeout = until(time, 1)?;
-        let mask = match mask {
-            Some([addr, size]) => read_mask(addr, size)?,
-            None => None,
-        };
-        let result = with_mask(mask, || no_hand(do_select(count, [read, write, except], timeout)));
-        write_left(time, timeout, 1, result)
+        select_with_mask::<usize, Time>(count, [read, write, except], time, mask)
     }
     fn epoll_create(size: i32) {
         if size <= 0 {

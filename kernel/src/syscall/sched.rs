@@ -3,7 +3,7 @@
 use super::SysResult;
 use super::time::write_timespec;
 use crate::mm::reserve::room;
-use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::mm::user::{UserPtr, Word, read_bytes, write_bytes};
 use crate::sched::{self, CpuSet, Policy, online, policy};
 use crate::sync::MAX_CPUS;
 use crate::task::creds::cap;
@@ -166,6 +166,17 @@ fn set_bytes() -> usize {
     sched::online().count().div_ceil(usize::BITS as usize) * size_of::<usize>()
 }
 
+/// `sched_getaffinity` where masks have words of type `W`. Returns the bytes it has written.
+pub(super) fn affinity<W: Word>(pid: i32, len: usize, mask: usize) -> SysResult {
+    if !len.is_multiple_of(size_of::<W>()) || len < sched::online().count().div_ceil(8) {
+        return Err(Errno::EINVAL);
+    }
+    let set = seen(pid, |task| task.sched.affinity())?.and(online());
+    let n = set_bytes().min(len);
+    write_bytes(mask, &set.bits().to_le_bytes()[..n])?;
+    Ok(n)
+}
+
 crate::syscalls! {
     fn sched_yield() {
         sched::yield_now();
@@ -278,14 +289,7 @@ crate::syscalls! {
     }
 
     fn sched_getaffinity(pid: i32, len: u32, mask: usize) {
-        if !(len as usize).is_multiple_of(size_of::<usize>())
-            || (len as usize) < sched::online().count().div_ceil(8) {
-            return Err(Errno::EINVAL);
-        }
-        let set = seen(pid, |task| task.sched.affinity())?.and(online());
-        let n = set_bytes().min(len as usize);
-        write_bytes(mask, &set.bits().to_le_bytes()[..n])?;
-        Ok(n)
+        affinity::<usize>(pid, len as usize, mask)
     }
 
     fn sched_get_priority_max(policy: i32) {

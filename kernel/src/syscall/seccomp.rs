@@ -3,7 +3,7 @@
 use crate::fs::{self, FdTable, File};
 use crate::mm::copy;
 use crate::mm::reserve::handling;
-use crate::mm::user::{UserPtr, read_bytes};
+use crate::mm::user::{UserPtr, Word, read_bytes};
 use crate::task::creds::cap;
 use crate::task::seccomp::{self, Listener, NewFilter, Refused};
 use crate::task::{TaskFlags, current};
@@ -27,11 +27,11 @@ const TSYNC_ESRCH: u32 = 16;
 const WAIT_KILLABLE_RECV: u32 = 32;
 const ALL: u32 = TSYNC | LOG | SPEC_ALLOW | NEW_LISTENER | TSYNC_ESRCH | WAIT_KILLABLE_RECV;
 
-/// `PR_SET_SECCOMP`.
-pub fn set_mode(mode: usize, filter: usize) -> SysResult {
+/// `PR_SET_SECCOMP`, with structures of words `W`.
+pub fn set_mode<W: Word>(mode: usize, filter: usize) -> SysResult {
     match mode {
         1 => strict(),
-        2 => set_filter(0, filter),
+        2 => set_filter::<W>(0, filter),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -41,9 +41,9 @@ fn strict() -> SysResult {
     Ok(0)
 }
 
-/// Reads and checks the program that a `struct sock_fprog` describes.
-fn read_program(at: usize) -> Result<Program, Errno> {
-    let [len, insns] = UserPtr::<[usize; 2]>::new(at).read()?;
+/// Reads and checks the program that a `struct sock_fprog` of words `W` describes.
+fn read_program<W: Word>(at: usize) -> Result<Program, Errno> {
+    let [len, insns] = UserPtr::<[W; 2]>::new(at).read()?.map(W::get);
     let [low, high, ..] = len.to_ne_bytes();
     let len = usize::from(u16::from_ne_bytes([low, high]));
     if len == 0 || len > MAX_INSNS {
@@ -101,7 +101,7 @@ impl Drop for Reserved {
     }
 }
 
-fn set_filter(flags: u32, at: usize) -> SysResult {
+fn set_filter<W: Word>(flags: u32, at: usize) -> SysResult {
     let has = |flag| flags & flag != 0;
     if flags & !ALL != 0
         // A result could be a descriptor or a thread.
@@ -110,7 +110,7 @@ fn set_filter(flags: u32, at: usize) -> SysResult {
     {
         return Err(Errno::EINVAL);
     }
-    let program = read_program(at)?;
+    let program = read_program::<W>(at)?;
     let listener = has(NEW_LISTENER).then(|| Listener::new(has(WAIT_KILLABLE_RECV)));
     let reserved = listener.as_ref().map(Reserved::new).transpose()?;
     let new = NewFilter {
@@ -126,22 +126,27 @@ fn set_filter(flags: u32, at: usize) -> SysResult {
     }
 }
 
+/// `seccomp`, with structures of words `W`.
+pub(super) fn do_seccomp<W: Word>(operation: u32, flags: u32, at: usize) -> SysResult {
+    match operation {
+        SET_MODE_STRICT if flags != 0 || at != 0 => Err(Errno::EINVAL),
+        SET_MODE_STRICT => strict(),
+        SET_MODE_FILTER => set_filter::<W>(flags, at),
+        GET_ACTION_AVAIL | GET_NOTIF_SIZES if flags != 0 => Err(Errno::EINVAL),
+        GET_ACTION_AVAIL => {
+            let action = UserPtr::<u32>::new(at).read()?;
+            Action::from_raw(action).map(|_| 0).ok_or(Errno::EOPNOTSUPP)
+        }
+        GET_NOTIF_SIZES => {
+            UserPtr::new(at).write(fs::seccomp::SIZES)?;
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 crate::syscalls! {
     fn seccomp(operation: u32, flags: u32, at: usize) {
-        match operation {
-            SET_MODE_STRICT if flags != 0 || at != 0 => Err(Errno::EINVAL),
-            SET_MODE_STRICT => strict(),
-            SET_MODE_FILTER => set_filter(flags, at),
-            GET_ACTION_AVAIL | GET_NOTIF_SIZES if flags != 0 => Err(Errno::EINVAL),
-            GET_ACTION_AVAIL => {
-                let action = UserPtr::<u32>::new(at).read()?;
-                Action::from_raw(action).map(|_| 0).ok_or(Errno::EOPNOTSUPP)
-            }
-            GET_NOTIF_SIZES => {
-                UserPtr::new(at).write(fs::seccomp::SIZES)?;
-                Ok(0)
-            }
-            _ => Err(Errno::EINVAL),
-        }
+        do_seccomp::<usize>(operation, flags, at)
     }
 }

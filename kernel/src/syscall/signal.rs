@@ -13,7 +13,7 @@ use limen_linux_abi::Errno;
 /// The size of `sigset_t` in bytes; system calls accept no other.
 const SET_SIZE: usize = 8;
 
-fn check_set_size(size: usize) -> Result<(), Errno> {
+pub(super) fn check_set_size(size: usize) -> Result<(), Errno> {
     if size == SET_SIZE {
         Ok(())
     } else {
@@ -160,14 +160,8 @@ fn kill_thread(tgid: i32, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResul
     Ok(0)
 }
 
-/// Reads a `siginfo_t` that a process sends. It must not look like one from the kernel nor, unless it is sent
-/// to the running thread itself, like one from `kill`.
-pub fn read_info(at: usize, sig: i32, to_self: bool) -> Result<SigInfo, Errno> {
-    let info = SigInfo::read_from(at, sig as u32)?;
-    check_code(&info, to_self)?;
-    Ok(info)
-}
-
+/// What a process sends must not look like from the kernel nor, unless it is sent to the running thread
+/// itself, like from `kill`.
 fn check_code(info: &SigInfo, to_self: bool) -> Result<(), Errno> {
     if (info.code() >= 0 || info.code() == info::code::TKILL) && !to_self {
         return Err(Errno::EPERM);
@@ -180,15 +174,65 @@ fn read_action(at: usize) -> Result<Action, Errno> {
     let mask: u64 = UserPtr::new(at + size_of::<[usize; 3]>()).read()?;
     Ok(Action {
         handler: raw[0],
-        flags: ActionFlags::from_bits_truncate(raw[1] as u32),
+        flags: ActionFlags::of(raw[1] as u32),
         restorer: raw[2],
         mask: SigSet(mask),
     })
 }
 
 fn write_action(at: usize, action: &Action) -> Result<(), Errno> {
-    UserPtr::new(at).write([action.handler, action.flags.bits() as usize, action.restorer])?;
+    UserPtr::new(at).write([action.handler, action.flags.shown() as usize, action.restorer])?;
     UserPtr::new(at + size_of::<[usize; 3]>()).write(action.mask.0)
+}
+
+/// `rt_sigqueueinfo`.
+pub(super) fn queue_info(tgid: i32, sig: i32, info: SigInfo) -> SysResult {
+    check_code(&info, tgid == current().tid())?;
+    kill_process(&process_with(tgid)?, sig, Some(info)).map(|()| 0)
+}
+
+/// `rt_tgsigqueueinfo`.
+pub(super) fn queue_info_to_thread((tgid, tid): (i32, i32), sig: i32, info: SigInfo) -> SysResult {
+    if tgid <= 0 || tid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_code(&info, tid == current().tid())?;
+    kill_thread(tgid, tid, sig, Some(info))
+}
+
+/// `pidfd_send_signal`. `read` reads the program's details of a signal.
+pub(super) fn send_by_pidfd(
+    fd: i32,
+    sig: i32,
+    info: usize,
+    flags: u32,
+    read: impl FnOnce(usize, u32) -> Result<SigInfo, Errno>,
+) -> SysResult {
+    if flags & !7 != 0 || flags.count_ones() > 1 {
+        return Err(Errno::EINVAL);
+    }
+    let process = task::pidfd::signal_target(fd)?;
+    let info = match info {
+        0 => None,
+        at => {
+            let info = read(at, sig as u32)?;
+            let mut stated = [0; 4];
+            read_bytes(&mut stated, at)?;
+            if i32::from_ne_bytes(stated) != sig {
+                return Err(Errno::EINVAL);
+            }
+            check_code(&info, process.tgid == current().tid())?;
+            Some(info)
+        }
+    };
+    if process.exit_state() == task::ExitState::Dead {
+        return Err(Errno::ESRCH);
+    }
+    // PIDFD_SIGNAL_PROCESS_GROUP.
+    if flags & 4 != 0 {
+        return kill_all(process.group().sending(), sig, Errno::ESRCH);
+    }
+    kill_process(&process, sig, info).map(|()| 0)
 }
 
 crate::syscalls! {
@@ -286,39 +330,15 @@ crate::syscalls! {
     }
 
     fn rt_sigqueueinfo(tgid: i32, sig: i32, info: usize) {
-        let info = read_info(info, sig, tgid == current().tid())?;
-        kill_process(&process_with(tgid)?, sig, Some(info)).map(|()| 0)
+        queue_info(tgid, sig, SigInfo::read_from(info, sig as u32)?)
     }
 
     fn rt_tgsigqueueinfo(tgid: i32, tid: i32, sig: i32, info: usize) {
-        let info = SigInfo::read_from(info, sig as u32)?;
-        if tgid <= 0 || tid <= 0 { return Err(Errno::EINVAL); }
-        check_code(&info, tid == current().tid())?;
-        kill_thread(tgid, tid, sig, Some(info))
+        queue_info_to_thread((tgid, tid), sig, SigInfo::read_from(info, sig as u32)?)
     }
 
     fn pidfd_send_signal(fd: i32, sig: i32, info: usize, flags: u32) {
-        if flags & !7 != 0 || flags.count_ones() > 1 { return Err(Errno::EINVAL); }
-        let process = task::pidfd::signal_target(fd)?;
-        let info = match info {
-            0 => None,
-            at => {
-                let info = SigInfo::read_from(at, sig as u32)?;
-                let mut stated = [0; 4];
-                read_bytes(&mut stated, at)?;
-                if i32::from_ne_bytes(stated) != sig { return Err(Errno::EINVAL); }
-                check_code(&info, process.tgid == current().tid())?;
-                Some(info)
-            }
-        };
-        if process.exit_state() == task::ExitState::Dead {
-            return Err(Errno::ESRCH);
-        }
-        // PIDFD_SIGNAL_PROCESS_GROUP.
-        if flags & 4 != 0 {
-            return kill_all(process.group().sending(), sig, Errno::ESRCH);
-        }
-        kill_process(&process, sig, info).map(|()| 0)
+        send_by_pidfd(fd, sig, info, flags, SigInfo::read_from)
     }
 
     fn signalfd(fd: i32, set: UserPtr<u64>, size: usize) {

@@ -4,7 +4,7 @@ use super::file::{file, files};
 use super::message::{many, receive_message, send_message};
 use super::netlink as other;
 use super::sockopt::{get_option, set_option};
-use super::time::{deadline_after, read_timespec, write_timespec};
+use super::time::{TimeWord, deadline_after, read_timespec, write_timespec};
 use super::{Call, Handler, SysResult};
 use crate::arch::index;
 use crate::fs::count;
@@ -14,7 +14,7 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::fs::lookup::{AT_FDCWD, with_parent};
 use crate::fs::names::{self, New};
 use crate::mm::copy::zeroed;
-use crate::mm::user::{UserPtr, read_bytes, write_bytes};
+use crate::mm::user::{UserPtr, Word, read_bytes, write_bytes};
 use crate::net::unix::file::{self as unix_file, How, Sending};
 use crate::net::unix::name::{address_of, find, name_of};
 use crate::net::unix::{Kind, Sock};
@@ -262,18 +262,18 @@ pub(super) const CALLS: [(Handler, usize); 20] = [
 ];
 
 /// `socketcall`: one of `calls`, with its arguments in user memory.
-pub(super) fn one_of(
+pub(super) fn one_of<W: Word>(
     calls: &[(Handler, usize); CALLS.len()],
     call: &Call<'_>,
     which: u32,
-    at: UserPtr<usize>,
+    at: UserPtr<W>,
 ) -> SysResult {
     let (handler, count) = *index::get(calls, (which as usize).wrapping_sub(1)).ok_or(Errno::EINVAL)?;
     // A copy of the frame gets those arguments. The frame itself is needed if the call is restarted.
     let mut frame = call.frame.clone();
     let mut own = [0; 6];
     for (n, word) in own.iter_mut().enumerate().take(count) {
-        *word = at.add(n).read()?;
+        *word = at.add(n).read()?.get();
         frame.set_arg(n, *word);
     }
     if audit::wants_details() {
@@ -281,6 +281,79 @@ pub(super) fn one_of(
     }
     let result = handler(&mut frame);
     Errno::from_return_value(result).map_or(Ok(result), Err)
+}
+
+/// `sendmsg`, with structures of words `W`, as the following.
+pub(super) fn send_one<W: Word>(fd: i32, message: usize, flags: u32) -> SysResult {
+    check_layout(flags)?;
+    with(
+        fd,
+        |file, sock| send_message::<W>(file, sock, message, flags),
+        |file, socket| other::send_message::<W>(file, socket, message, flags),
+    )
+}
+
+/// `recvmsg`.
+pub(super) fn receive_one<W: Word>(fd: i32, message: usize, flags: u32) -> SysResult {
+    check_layout(flags)?;
+    with(
+        fd,
+        |file, sock| receive_message::<W>(file, sock, message, flags),
+        |file, socket| other::receive_message::<W>(file, socket, message, flags),
+    )
+}
+
+/// `sendmmsg`.
+pub(super) fn send_many<W: Word>(fd: i32, (vector, count): (usize, u32), flags: u32) -> SysResult {
+    check_layout(flags)?;
+    with(
+        fd,
+        |file, sock| many::<W>(vector, count, |at| send_message::<W>(file, sock, at, flags)),
+        |file, socket| {
+            many::<W>(vector, count, |at| {
+                other::send_message::<W>(file, socket, at, flags)
+            })
+        },
+    )
+}
+
+/// `recvmmsg`.
+pub(super) fn receive_several<W: Word, T: TimeWord>(
+    fd: i32,
+    (vector, count): (usize, u32),
+    flags: u32,
+    timeout: UserPtr<[T; 2]>,
+) -> SysResult {
+    check_layout(flags)?;
+    let timeout = timeout.non_null();
+    let end = timeout
+        .map(|at| read_timespec(at).map(deadline_after))
+        .transpose()?;
+    // The timeout is checked between messages only: waiting for one message may take longer.
+    let receive_many = |one: &dyn Fn(usize, u32) -> SysResult| {
+        let mut flags = flags;
+        let mut first = true;
+        let done = many::<W>(vector, count, |at| {
+            if !first && end.is_some_and(|end| now_ns() >= end) {
+                return Err(Errno::EAGAIN);
+            }
+            let len = one(at, flags)?;
+            first = false;
+            if flags & MSG_WAITFORONE != 0 {
+                flags |= MSG_DONTWAIT;
+            }
+            Ok(len)
+        })?;
+        if let (Some(at), Some(end), true) = (timeout, end, done != 0) {
+            write_timespec(at, end.saturating_sub(now_ns()))?;
+        }
+        Ok(done)
+    };
+    with(
+        fd,
+        |file, sock| receive_many(&|at, flags| receive_message::<W>(file, sock, at, flags)),
+        |file, socket| receive_many(&|at, flags| other::receive_message::<W>(file, socket, at, flags)),
+    )
 }
 
 crate::syscalls! {
@@ -368,46 +441,16 @@ crate::syscalls! {
         do_receive(fd, buf, len, flags, (0, 0))
     }
     fn sendmsg(fd: i32, message: usize, flags: u32) {
-        check_layout(flags)?;
-        with(fd, |file, sock| send_message(file, sock, message, flags),
-            |file, socket| other::send_message(file, socket, message, flags))
+        send_one::<usize>(fd, message, flags)
     }
     fn recvmsg(fd: i32, message: usize, flags: u32) {
-        check_layout(flags)?;
-        with(fd, |file, sock| receive_message(file, sock, message, flags),
-            |file, socket| other::receive_message(file, socket, message, flags))
+        receive_one::<usize>(fd, message, flags)
     }
     fn sendmmsg(fd: i32, vector: usize, count: u32, flags: u32) {
-        check_layout(flags)?;
-        with(fd, |file, sock| many(vector, count, |at| send_message(file, sock, at, flags)),
-            |file, socket| many(vector, count, |at| other::send_message(file, socket, at, flags)))
+        send_many::<usize>(fd, (vector, count), flags)
     }
     fn recvmmsg/recvmmsg_time64(fd: i32, vector: usize, count: u32, flags: u32, timeout: UserPtr<[Time; 2]>) {
-        check_layout(flags)?;
-        let timeout = timeout.non_null();
-        let end = timeout.map(|at| read_timespec(at).map(deadline_after)).transpose()?;
-        // The timeout is checked between messages only: waiting for one message may take longer.
-        let receive_many = |one: &dyn Fn(usize, u32) -> SysResult| {
-            let mut flags = flags;
-            let mut first = true;
-            let done = many(vector, count, |at| {
-                if !first && end.is_some_and(|end| now_ns() >= end) {
-                    return Err(Errno::EAGAIN);
-                }
-                let len = one(at, flags)?;
-                first = false;
-                if flags & MSG_WAITFORONE != 0 {
-                    flags |= MSG_DONTWAIT;
-                }
-                Ok(len)
-            })?;
-            if let (Some(at), Some(end), true) = (timeout, end, done != 0) {
-                write_timespec(at, end.saturating_sub(now_ns()))?;
-            }
-            Ok(done)
-        };
-        with(fd, |file, sock| receive_many(&|at, flags| receive_message(file, sock, at, flags)),
-            |file, socket| receive_many(&|at, flags| other::receive_message(file, socket, at, flags)))
+        receive_several::<usize, Time>(fd, (vector, count), flags, timeout)
     }
     fn shutdown(fd: i32, direction: u32) {
         with(fd, |_, sock| {

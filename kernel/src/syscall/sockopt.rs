@@ -56,9 +56,9 @@ pub(super) fn time_words(ns: u64, per_unit: u64, word: usize) -> Vec<u8> {
 }
 
 /// A time in the format of `option`, one of the `SO_TIMESTAMP` options.
-pub(super) fn timestamp(option: u32, ns: u64) -> Vec<u8> {
+pub(super) fn timestamp<W>(option: u32, ns: u64) -> Vec<u8> {
     let word = match option {
-        SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD => WORD,
+        SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD => size_of::<W>(),
         _ => 8,
     };
     match option {

@@ -221,7 +221,11 @@ fn statx_in<'a>(room: &'a mut MaybeUninit<Abi<Statx>>, s: &Stat<'_>) -> &'a Abi<
     shown.all()
 }
 
-fn do_statfs<T: Layout>(to: usize, at: &Path, layout: impl Fn(&FsStatus) -> Option<T>) -> SysResult {
+pub(super) fn do_statfs<T: Layout>(
+    to: usize,
+    at: &Path,
+    layout: impl Fn(&FsStatus) -> Option<T>,
+) -> SysResult {
     let sb = &at.dentry.inode.sb;
     let s = sb.ops.statfs();
     const VALID: u64 = 0x20;
@@ -347,16 +351,17 @@ fn do_utimensat<T: TimeWord>(dirfd: i32, path: usize, times: Option<[[T; 2]; 2]>
 }
 
 /// Converts seconds and microseconds to `timespec`s.
-fn from_micros(addr: usize) -> Result<Option<[[isize; 2]; 2]>, Errno> {
-    if addr == 0 {
+fn from_micros<T: TimeWord>(at: UserPtr<[[T; 2]; 2]>) -> Result<Option<[[T; 2]; 2]>, Errno> {
+    let Some(at) = at.non_null() else {
         return Ok(None);
-    }
-    let mut t = UserPtr::<[[isize; 2]; 2]>::new(addr).read()?;
+    };
+    let mut t = at.read()?;
     for time in &mut t {
-        if !(0..1_000_000).contains(&time[1]) {
+        let us = time[1].get();
+        if !(0..1_000_000).contains(&us) {
             return Err(Errno::EINVAL);
         }
-        time[1] *= 1000;
+        time[1] = T::put(us * 1000);
     }
     Ok(Some(t))
 }
@@ -460,14 +465,14 @@ crate::syscalls! {
         };
         do_utimensat(dirfd, path, times, flags)
     }
-    fn futimesat(dirfd: i32, path: usize, times: usize) {
+    fn futimesat/(dirfd: i32, path: usize, times: UserPtr<[[Time; 2]; 2]>) {
         do_utimensat(dirfd, path, from_micros(times)?, 0)
     }
-    fn utimes(path: usize, times: usize) {
+    fn utimes/(path: usize, times: UserPtr<[[Time; 2]; 2]>) {
         do_utimensat(AT_FDCWD, path, from_micros(times)?, 0)
     }
-    fn utime(path: usize, times: usize) {
-        let times = match UserPtr::<[isize; 2]>::new(times).non_null() {
+    fn utime/(path: usize, times: UserPtr<[Time; 2]>) {
+        let times = match times.non_null() {
             Some(p) => {
                 let [atime, mtime] = p.read()?;
                 Some([[atime, 0], [mtime, 0]])

@@ -17,6 +17,22 @@ use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, raw::general as abi};
 
 pub(super) fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5]) -> SysResult {
+    fork::kernel_clone(call.frame, &clone_args(args))
+}
+
+/// `get_robust_list` of thread `tid`, of whose lists `which` takes one. `ESRCH`, `EPERM`.
+#[inline(always)]
+pub(super) fn robust_list_of<T>(tid: i32, which: impl Fn(&task::Task) -> T) -> Result<T, Errno> {
+    let target = match tid {
+        0 => current().clone(),
+        _ => task::find_task(tid).ok_or(Errno::ESRCH)?,
+    };
+    task::access::look(&target, By::Real, |_| which(&target))
+}
+
+/// The arguments of `clone`.
+#[inline(always)]
+pub(super) fn clone_args(args: [usize; 5]) -> CloneArgs {
     let [flags, stack, parent_tid, fourth, fifth] = args;
     let (tls, child_tid) = if crate::arch::CLONE_BACKWARDS {
         (fourth, fifth)
@@ -28,7 +44,7 @@ pub(super) fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5])
     if !clone_flags.contains(CloneFlags::PIDFD) {
         clone_flags.remove(CloneFlags::DETACHED);
     }
-    let args = CloneArgs {
+    CloneArgs {
         flags: clone_flags,
         pidfd: parent_tid,
         child_tid,
@@ -36,9 +52,9 @@ pub(super) fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5])
         exit_signal,
         stack,
         tls,
+        segment: None,
         tid: None,
-    };
-    fork::kernel_clone(call.frame, &args)
+    }
 }
 
 /// `clone3`.
@@ -48,7 +64,7 @@ pub(super) fn clone_from_memory(call: &mut super::Call<'_>, at: usize, size: usi
 }
 
 /// `struct clone_args`, in the size that the program passed.
-fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
+pub(super) fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
     const WORDS: usize = 11;
     /// How many levels PID namespaces may have.
     const DEEPEST: u64 = 32;
@@ -104,6 +120,7 @@ fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
         exit_signal: exit_signal as i32,
         stack: stack.wrapping_add(stack_size),
         tls: word(7) as usize,
+        segment: None,
         tid,
     })
 }
@@ -124,7 +141,7 @@ fn check_zero(mut at: usize, mut len: usize) -> Result<(), Errno> {
 }
 
 /// `struct rusage` as 18 machine words.
-fn rusage_words(usage: &Usage) -> [usize; 18] {
+pub(super) fn rusage_words(usage: &Usage) -> [usize; 18] {
     let mut words = [0; 18];
     let micros = |ns: u64| {
         [
@@ -165,7 +182,7 @@ pub(super) fn wait_for(pid: i32, options: WaitOptions) -> Result<Option<Report>,
 }
 
 /// Waits as `waitid` does.
-fn wait_id(kind: u32, id: i32, options: u32) -> Result<Option<Report>, Errno> {
+pub(super) fn wait_id(kind: u32, id: i32, options: u32) -> Result<Option<Report>, Errno> {
     let mut options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
     if !options.intersects(WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED) {
         return Err(Errno::EINVAL);
@@ -192,13 +209,16 @@ fn wait_id(kind: u32, id: i32, options: u32) -> Result<Option<Report>, Errno> {
     }
 }
 
-fn write_wait_info(at: usize, report: Option<&Report>) -> Result<(), Errno> {
+/// Where the details of a `siginfo_t` begin, in bytes.
+const DETAILS: usize = if size_of::<usize>() == 8 { 16 } else { 12 };
+
+/// Writes what `waitid` reports. `union`: where the details begin.
+pub(super) fn write_wait_info(at: usize, union: usize, report: Option<&Report>) -> Result<(), Errno> {
     if at == 0 {
         return Ok(());
     }
     // si_signo, si_errno, si_code, then pid, uid and status from the start of the union. As on Linux, other
     // fields are not written.
-    let union = if size_of::<usize>() == 8 { 16 } else { 12 };
     let (head, body) = match report {
         Some(r) => (
             [signal::SIGCHLD as i32, 0, r.code],
@@ -219,7 +239,7 @@ pub(super) fn limit_of(which: u32) -> Result<usize, Errno> {
 }
 
 /// Changes a limit of `process` after the checks.
-fn change_limit(process: &Process, which: usize, new: Limit) -> Result<(), Errno> {
+pub(super) fn change_limit(process: &Process, which: usize, new: Limit) -> Result<(), Errno> {
     if new.soft > new.hard {
         return Err(Errno::EINVAL);
     }
@@ -254,6 +274,41 @@ fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
     }
 }
 
+/// What `getrusage` tells of `who`.
+pub(super) fn usage_of(who: i32) -> Result<Usage, Errno> {
+    let task = current();
+    let mut usage = match who {
+        0 => task.process.usage(),
+        -1 => *task.process.dead_children.lock(),
+        1 => Usage::of_task(&task),
+        _ => return Err(Errno::EINVAL),
+    };
+    if who != -1
+        && let Some(mm) = task.mm()
+    {
+        usage.max_rss = usage.max_rss.max(mm.usage().peak_rss as u64);
+    }
+    Ok(usage)
+}
+
+/// The clock ticks (1/100 s) of the process and of its children, in user mode and in the kernel.
+pub(super) fn ticks() -> [usize; 4] {
+    let task = current();
+    let own = task.process.usage();
+    let children = *task.process.dead_children.lock();
+    [
+        own.user_ticks(),
+        own.system_ticks(),
+        children.user_ticks(),
+        children.system_ticks(),
+    ]
+}
+
+/// What `times` returns.
+pub(super) fn ticks_since_boot() -> usize {
+    (crate::time::now_ns() / 10_000_000) as usize
+}
+
 crate::syscalls! {
     fn fork(call: &mut Call) { fork::kernel_clone(call.frame, &CloneArgs::fork()) }
 
@@ -283,11 +338,11 @@ crate::syscalls! {
     }
 
     fn execve(call: &mut Call, path: usize, argv: usize, envp: usize) {
-        exec::do_execveat(call.frame, AT_FDCWD, path, argv, envp, 0)
+        exec::do_execveat::<usize>(call.frame, AT_FDCWD, path, argv, envp, 0)
     }
 
     fn execveat(call: &mut Call, dirfd: i32, path: usize, argv: usize, envp: usize, flags: u32) {
-        exec::do_execveat(call.frame, dirfd, path, argv, envp, flags)
+        exec::do_execveat::<usize>(call.frame, dirfd, path, argv, envp, flags)
     }
 
     fn exit(code: i32) { exit::exit_thread(exit::status_of_exit(code)) }
@@ -310,7 +365,7 @@ crate::syscalls! {
             write_rusage(usage, &report.usage)?;
         }
         // Also written if there is nothing to report, and after an error.
-        write_wait_info(info, report.as_ref().ok().and_then(Option::as_ref))?;
+        write_wait_info(info, DETAILS, report.as_ref().ok().and_then(Option::as_ref))?;
         report.map(|_| 0)
     }
 
@@ -380,36 +435,19 @@ crate::syscalls! {
     }
 
     fn getrusage(who: i32, at: UserPtr<[usize; 18]>) {
-        let task = current();
-        let mut usage = match who {
-            0 => task.process.usage(),
-            -1 => *task.process.dead_children.lock(),
-            1 => Usage::of_task(&task),
-            _ => return Err(Errno::EINVAL),
-        };
-        if who != -1 && let Some(mm) = task.mm() {
-            usage.max_rss = usage.max_rss.max(mm.usage().peak_rss as u64);
-        }
-        at.write(rusage_words(&usage))?;
+        at.write(rusage_words(&usage_of(who)?))?;
         Ok(0)
     }
 
     fn times(at: UserPtr<[usize; 4]>) {
-        let task = current();
         if let Some(at) = at.non_null() {
-            let own = task.process.usage();
-            let children = *task.process.dead_children.lock();
-            at.write([own.user_ticks(), own.system_ticks(), children.user_ticks(), children.system_ticks()])?;
+            at.write(ticks())?;
         }
-        Ok((crate::time::now_ns() / 10_000_000) as usize)
+        Ok(ticks_since_boot())
     }
 
     fn get_robust_list(tid: i32, head: UserPtr<usize>, size: UserPtr<usize>) {
-        let target = match tid {
-            0 => current().clone(),
-            _ => task::find_task(tid).ok_or(Errno::ESRCH)?,
-        };
-        let list = task::access::look(&target, By::Real, |_| target.robust_list.load(Ordering::Relaxed))?;
+        let list = robust_list_of(tid, |task| task.robust_list.load(Ordering::Relaxed))?;
         size.write(3 * size_of::<usize>())?;
         head.write(list)?;
         Ok(0)

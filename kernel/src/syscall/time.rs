@@ -2,7 +2,7 @@
 
 use super::SysResult;
 use crate::fs::timerfd::{TFD_TIMER_CANCEL_ON_SET, TIMER_ABSTIME, TimerFd};
-use crate::mm::user::{Plain, UserPtr};
+use crate::mm::user::{Plain, UserPtr, Word};
 use crate::signal::SIGALRM;
 use crate::task::creds::cap;
 use crate::task::timers::clock::{Clock, is_alarm, may_wait_by, resolution};
@@ -43,6 +43,21 @@ impl TimeWord for i64 {
     }
 }
 
+impl TimeWord for i32 {
+    #[inline(always)]
+    fn get(self) -> i64 {
+        self.into()
+    }
+    #[inline(always)]
+    fn fraction(self) -> i64 {
+        self.into()
+    }
+    #[inline(always)]
+    fn put(value: i64) -> Self {
+        value as i32
+    }
+}
+
 impl TimeWord for isize {
     #[inline(always)]
     fn get(self) -> i64 {
@@ -64,7 +79,7 @@ pub fn read_timespec<T: TimeWord>(at: UserPtr<[T; 2]>) -> Result<u64, Errno> {
 }
 
 /// A `timespec` in nanoseconds. `EINVAL`: it is not valid.
-fn timespec_ns<T: TimeWord>([seconds, ns]: [T; 2]) -> Result<u64, Errno> {
+pub fn timespec_ns<T: TimeWord>([seconds, ns]: [T; 2]) -> Result<u64, Errno> {
     // With fewer seconds there is no overflow: so there is one comparison and one multiplication.
     const FEWER: u64 = u64::MAX / NSEC_PER_SEC;
     let (seconds, ns) = (seconds.get(), ns.fraction() as u64);
@@ -85,8 +100,8 @@ pub fn write_timespec<T: TimeWord>(at: UserPtr<[T; 2]>, ns: u64) -> Result<(), E
     at.write([T::put(seconds as i64), T::put(ns as i64)])
 }
 
-fn timeval_ns(time: [isize; 2]) -> Result<u64, Errno> {
-    let [seconds, us] = time.map(|n| n as i64);
+fn timeval_ns<T: TimeWord>(time: [T; 2]) -> Result<u64, Errno> {
+    let [seconds, us] = time.map(T::get);
     if seconds < 0 || !(0..1_000_000).contains(&us) {
         return Err(Errno::EINVAL);
     }
@@ -96,9 +111,9 @@ fn timeval_ns(time: [isize; 2]) -> Result<u64, Errno> {
 }
 
 /// Rounded up, so that a running timer does not show zero.
-fn to_timeval(ns: u64) -> [isize; 2] {
+fn to_timeval<T: TimeWord>(ns: u64) -> [T; 2] {
     let us = ns.div_ceil(1000);
-    [(us / 1_000_000) as isize, (us % 1_000_000) as isize]
+    [T::put((us / 1_000_000) as i64), T::put((us % 1_000_000) as i64)]
 }
 
 /// The deadline, in nanoseconds of `CLOCK_MONOTONIC`, after a relative time. It does not wrap.
@@ -176,27 +191,80 @@ fn adjust<T: TimeWord>(at: UserPtr<[T; ntp::TIMEX]>) -> SysResult {
     Ok(state)
 }
 
+/// `timer_create`, with a `struct sigevent` of words `W`.
+pub(super) fn create_timer<W: Word>(id: i32, event: usize, out: UserPtr<i32>) -> SysResult {
+    const SIGEV_SIGNAL: i32 = 0;
+    const SIGEV_NONE: i32 = 1;
+    const SIGEV_THREAD: i32 = 2;
+    const SIGEV_THREAD_ID: i32 = 4;
+    let me = current();
+    // struct sigevent: value (a word), signo, notify, then the thread's id.
+    let (value, signo, how, tid) = if event == 0 {
+        (None, SIGALRM as i32, SIGEV_SIGNAL, 0)
+    } else {
+        let value = UserPtr::<W>::new(event).read()?.get();
+        let [signo, how, tid] = UserPtr::<[i32; 3]>::new(event + size_of::<W>()).read()?;
+        (Some(value), signo, how, tid)
+    };
+    let clock = Clock::from_id(id)?;
+    if id == 4 || id == 5 || id == 6 {
+        // There are no timers by raw and coarse clocks.
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if how != SIGEV_NONE && !(1..=64).contains(&signo) {
+        return Err(Errno::EINVAL);
+    }
+    let notify = match how {
+        SIGEV_NONE => Notify::None,
+        SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Arc::downgrade(&me.process)),
+        SIGEV_THREAD_ID => {
+            let task = find_task(tid)
+                .filter(|t| Arc::ptr_eq(&t.process, &me.process))
+                .ok_or(Errno::EINVAL)?;
+            Notify::Thread(Arc::downgrade(&task))
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    may_wait_by(id)?;
+    let place = Place::take()?;
+    let id = timers::add_posix(|id| {
+        PosixTimer::new(
+            id,
+            clock,
+            notify,
+            signo as u32,
+            value.unwrap_or(id as usize),
+            place,
+        )
+    })?;
+    if let Err(e) = out.write(id) {
+        timers::remove_posix(id)?;
+        return Err(e);
+    }
+    Ok(0)
+}
+
 crate::syscalls! {
-    fn time(at: UserPtr<isize>) {
-        let seconds = (realtime_ns() / NSEC_PER_SEC) as isize;
+    fn time/(at: UserPtr<Time>) {
+        let seconds = (realtime_ns() / NSEC_PER_SEC) as Time;
         if let Some(at) = at.non_null() {
             at.write(seconds)?;
         }
         Ok(seconds as usize)
     }
 
-    fn stime(at: UserPtr<isize>) {
-        let seconds = at.read()? as i64;
+    fn stime/(at: UserPtr<Time>) {
+        let seconds = at.read()?.get();
         may_set_time()?;
         check_settable(seconds)?;
         set_realtime_ns(seconds as u64 * NSEC_PER_SEC)?;
         Ok(0)
     }
 
-    fn gettimeofday(tv: UserPtr<[isize; 2]>, tz: UserPtr<[i32; 2]>) {
+    fn gettimeofday/(tv: UserPtr<[Time; 2]>, tz: UserPtr<[i32; 2]>) {
         if let Some(tv) = tv.non_null() {
             let (seconds, ns) = split(realtime_ns());
-            tv.write([seconds as isize, (ns as u32 / 1000) as isize])?;
+            tv.write([seconds as Time, (ns as u32 / 1000) as Time])?;
         }
         if let Some(tz) = tz.non_null() {
             tz.write(vdso::zone())?;
@@ -204,7 +272,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn settimeofday(tv: UserPtr<[isize; 2]>, tz: UserPtr<[i32; 2]>) {
+    fn settimeofday/(tv: UserPtr<[Time; 2]>, tz: UserPtr<[i32; 2]>) {
         let time = tv.non_null().map(|tv| tv.read()).transpose()?;
         if time.is_some_and(|[_, us]| !(0..=1_000_000).contains(&us)) {
             return Err(Errno::EINVAL);
@@ -212,7 +280,7 @@ crate::syscalls! {
         let zone = tz.non_null().map(|tz| tz.read()).transpose()?;
         let ns = time.map(timeval_ns).transpose()?;
         if let Some([seconds, _]) = time {
-            check_settable(seconds as i64)?;
+            check_settable(seconds.get())?;
         }
         may_set_time()?;
         if let Some(zone) = zone {
@@ -258,7 +326,7 @@ crate::syscalls! {
         Ok(0)
     }
 
-    fn nanosleep(requested: UserPtr<[isize; 2]>, remaining: UserPtr<[isize; 2]>) {
+    fn nanosleep/(requested: UserPtr<[Time; 2]>, remaining: UserPtr<[Time; 2]>) {
         sleep_relative(deadline_after(read_timespec(requested)?), remaining)
     }
 
@@ -291,7 +359,7 @@ crate::syscalls! {
         deadline.sleep().map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
     }
 
-    fn adjtimex(at: UserPtr<[isize; ntp::TIMEX]>) {
+    fn adjtimex/(at: UserPtr<[Time; ntp::TIMEX]>) {
         adjust(at)
     }
 
@@ -311,13 +379,13 @@ crate::syscalls! {
         Ok(if left == 0 { 0 } else { (left + NSEC_PER_SEC / 2).div_euclid(NSEC_PER_SEC).max(1) as usize })
     }
 
-    fn getitimer(which: i32, at: UserPtr<[[isize; 2]; 2]>) {
+    fn getitimer/(which: i32, at: UserPtr<[[Time; 2]; 2]>) {
         let (left, interval) = timers::get_itimer(itimer(which)?);
         at.write([to_timeval(interval), to_timeval(left)])?;
         Ok(0)
     }
 
-    fn setitimer(which: i32, new: UserPtr<[[isize; 2]; 2]>, old: UserPtr<[[isize; 2]; 2]>) {
+    fn setitimer/(which: i32, new: UserPtr<[[Time; 2]; 2]>, old: UserPtr<[[Time; 2]; 2]>) {
         let (interval, value) = match new.non_null() {
             Some(new) => {
                 let [interval, value] = new.read()?;
@@ -335,46 +403,7 @@ crate::syscalls! {
     }
 
     fn timer_create(id: i32, event: usize, out: UserPtr<i32>) {
-        const SIGEV_SIGNAL: i32 = 0;
-        const SIGEV_NONE: i32 = 1;
-        const SIGEV_THREAD: i32 = 2;
-        const SIGEV_THREAD_ID: i32 = 4;
-        let me = current();
-        // struct sigevent: value (a word), signo, notify, then the thread's id.
-        let (value, signo, how, tid) = if event == 0 {
-            (None, SIGALRM as i32, SIGEV_SIGNAL, 0)
-        } else {
-            let value = UserPtr::<usize>::new(event).read()?;
-            let [signo, how, tid] = UserPtr::<[i32; 3]>::new(event + size_of::<usize>()).read()?;
-            (Some(value), signo, how, tid)
-        };
-        let clock = Clock::from_id(id)?;
-        if id == 4 || id == 5 || id == 6 {
-            // There are no timers by raw and coarse clocks.
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if how != SIGEV_NONE && !(1..=64).contains(&signo) {
-            return Err(Errno::EINVAL);
-        }
-        let notify = match how {
-            SIGEV_NONE => Notify::None,
-            SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Arc::downgrade(&me.process)),
-            SIGEV_THREAD_ID => {
-                let task = find_task(tid).filter(|t| Arc::ptr_eq(&t.process,
-                    &me.process)).ok_or(Errno::EINVAL)?;
-                Notify::Thread(Arc::downgrade(&task))
-            }
-            _ => return Err(Errno::EINVAL),
-        };
-        may_wait_by(id)?;
-        let place = Place::take()?;
-        let id = timers::add_posix(|id| PosixTimer::new(id, clock, notify, signo as u32,
-            value.unwrap_or(id as usize), place))?;
-        if let Err(e) = out.write(id) {
-            timers::remove_posix(id)?;
-            return Err(e);
-        }
-        Ok(0)
+        create_timer::<usize>(id, event, out)
     }
 
     fn timer_settime/timer_settime64(id: i32, flags: u32, new: UserPtr<[[Time; 2]; 2]>,

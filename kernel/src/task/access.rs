@@ -135,6 +135,12 @@ impl Compared {
         self.task.as_deref().and_then(get).map_or(0, address)
     }
 
+    fn adjustments(&self) -> usize {
+        self.task
+            .as_ref()
+            .map_or(0, |task| super::adjustments::address(task))
+    }
+
     fn file(&self, fd: usize) -> Result<Arc<File>, Errno> {
         let files = self.task.as_ref().and_then(|task| task.try_files());
         // As on Linux only the low 32 bits of the number count.
@@ -168,8 +174,8 @@ pub fn compare(pid1: i32, pid2: i32, kind: u32, a: usize, b: usize) -> SysResult
         }
         // KCMP_IO
         5 => (one.address(Task::io), two.address(Task::io)),
-        // KCMP_SYSVSEM: no thread has any semaphore adjustments, so all are the same.
-        6 => (0, 0),
+        // KCMP_SYSVSEM
+        6 => (one.adjustments(), two.adjustments()),
         // KCMP_EPOLL_TFD: `b` points to an epoll descriptor, the number of a descriptor that it watches, and
         // how many watched files with the same number to skip.
         7 => {

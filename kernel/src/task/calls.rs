@@ -3,8 +3,9 @@
 
 use super::{CurrentTask, Task, current};
 use crate::arch::AUDIT_ARCH;
+use crate::arch::NATIVE_ABI;
 use crate::arch::frame::Frame;
-use crate::arch::syscalls::{self, OLD_ABI};
+use crate::arch::syscalls::{self, COMPAT as COMPAT_ABI, OLD_ABI};
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -108,9 +109,29 @@ pub fn is_old(task: &Task, frame: &Frame) -> bool {
 
 /// `AUDIT_ARCH_*` of the call in `frame`, `task`'s.
 pub fn audit_arch(task: &Task, frame: &Frame) -> u32 {
-    match OLD_ABI {
-        Some(old) if is_old(task, frame) => old.audit_arch,
+    if syscalls::is_compat(frame) {
+        arch_of::<true>(task, frame)
+    } else {
+        arch_of::<false>(task, frame)
+    }
+}
+
+/// The same by who knows whether the call is one of the ABI of 32-bit programs (`COMPAT`).
+pub fn arch_of<const COMPAT: bool>(task: &Task, frame: &Frame) -> u32 {
+    match (COMPAT_ABI, OLD_ABI) {
+        (Some(compat), _) if COMPAT => compat.audit_arch,
+        (_, Some(old)) if is_old(task, frame) => old.audit_arch,
         _ => AUDIT_ARCH,
+    }
+}
+
+/// Argument `n` (from 0) of the call, as [`arch_of`].
+#[inline(always)]
+pub fn arg<const COMPAT: bool>(frame: &Frame, n: usize) -> usize {
+    if COMPAT {
+        syscalls::call_arg(frame, n)
+    } else {
+        frame.arg(n)
     }
 }
 
@@ -122,9 +143,28 @@ pub fn number_in(arch: u32, number: usize) -> usize {
     }
 }
 
-/// The place in its ABI's table of the call in `frame`, `task`'s. Both ABIs have the same names there.
-/// `None`: it has a negative number.
+/// Whether `arch` is the ABI of 32-bit programs whose calls 64-bit ones can make. All others have the native
+/// ABI's names at the same places of their tables.
+pub fn is_compat_arch(arch: u32) -> bool {
+    COMPAT_ABI.is_some_and(|compat| compat.audit_arch == arch)
+}
+
+/// The names of that ABI, if there is one.
+pub fn compat_names() -> Option<fn(usize) -> Option<&'static str>> {
+    COMPAT_ABI.map(|compat| compat.numbers.name_of)
+}
+
+/// The place in its ABI's table of the call in `frame`, `task`'s, which is none of 32-bit programs. All other
+/// ABIs have the same names there. `None`: it has a negative number.
 pub fn in_table(task: &Task, frame: &Frame) -> Option<usize> {
     let number = usize::try_from(frame.syscall_number()).ok()?;
-    Some(number_in(audit_arch(task, frame), number))
+    Some(number_in(arch_of::<false>(task, frame), number))
+}
+
+/// The name of the call in `frame`, `task`'s, as [`arch_of`].
+pub fn name<const COMPAT: bool>(task: &Task, frame: &Frame) -> Option<&'static str> {
+    match compat_names() {
+        Some(name_of) if COMPAT => name_of(usize::try_from(frame.syscall_number()).ok()?),
+        _ => in_table(task, frame).and_then(NATIVE_ABI.name_of),
+    }
 }

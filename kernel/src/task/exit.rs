@@ -4,6 +4,7 @@ use super::access::may_signal;
 use super::process::{ChildNode, Number, TREE, init_process, keep_faults};
 use super::session::{ProcessGroup, Session};
 use super::{CurrentTask, ExitState, Process, Task, TaskFlags, Usage, coredump, current, pid, ptrace, user};
+use crate::arch::syscalls;
 use crate::rcu::Former;
 use crate::sched::{self, futex};
 use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo, info::code};
@@ -61,6 +62,14 @@ pub fn when_threads_end(told: fn(&Task)) {
     let _ = TOLD.set(told);
 }
 
+/// Who is told of threads that have made segments of shared memory, which may go with them.
+static CREATORS: Once<fn(&Task)> = Once::new();
+
+/// From now on `told` is called by each such thread that ends, when it has no memory any more. Boot.
+pub fn when_creators_end(told: fn(&Task)) {
+    let _ = CREATORS.set(told);
+}
+
 /// Ends the running thread with wait status `status`, and the process if this is its last thread. Never
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
@@ -86,6 +95,12 @@ pub fn exit_thread(status: i32) -> ! {
     task.exit_code.store(status, Ordering::Relaxed);
     super::events::exits(&task);
     release_mm(&task);
+    super::adjustments::let_go(&task);
+    if task.flags().contains(TaskFlags::MADE_SEGMENTS)
+        && let Some(told) = CREATORS.get()
+    {
+        told(&task);
+    }
     super::seccomp::release(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
@@ -124,7 +139,11 @@ fn watched_ends(task: &CurrentTask) {
 pub(super) fn release_memory_words(task: &Arc<Task>, last: bool) {
     let robust = task.robust_list.swap(0, Ordering::Relaxed);
     if robust != 0 {
-        futex::exit_robust_list(robust);
+        futex::exit_robust_list::<usize>(robust);
+    }
+    if syscalls::COMPAT.is_some() && task.compat_robust_list.load(Ordering::Relaxed) != 0 {
+        let robust = task.compat_robust_list.swap(0, Ordering::Relaxed);
+        futex::exit_robust_list::<u32>(robust as usize);
     }
     futex::release_waiters(task, last);
     let word = task.clear_child_tid.swap(0, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
 use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
-use crate::arch::{self, frame::Frame, switch::Context};
+use crate::arch::{self, frame::Frame, switch::Context, syscalls::Segment};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
 use crate::mm::user::UserPtr;
@@ -107,6 +107,8 @@ pub struct CloneArgs {
     pub stack: usize,
     /// The child's thread-local storage.
     pub tls: usize,
+    /// The child's segment, which calls of 32-bit programs give instead.
+    pub segment: Option<Segment>,
     /// The id that the child must get (`set_tid`).
     pub tid: Option<i32>,
 }
@@ -122,8 +124,18 @@ impl CloneArgs {
             exit_signal: signal::SIGCHLD as i32,
             stack: 0,
             tls: 0,
+            segment: None,
             tid: None,
         }
+    }
+    /// `CLONE_SETTLS` of a call of 32-bit programs: the storage is what a segment's description at that
+    /// address says. `EINVAL`, `EFAULT`.
+    pub fn with_segment(mut self) -> Result<Self, Errno> {
+        if self.flags.contains(CloneFlags::SETTLS) {
+            self.segment = Some(arch::syscalls::read_segment(self.tls)?);
+            self.flags.remove(CloneFlags::SETTLS);
+        }
+        Ok(self)
     }
 }
 
@@ -351,6 +363,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     }
     publish(&parent, &task, flags)?;
     core::mem::forget(undo);
+    super::adjustments::inherit(&parent, &task, flags.contains(F::SYSVSEM));
     if traced {
         ptrace::inherit(&parent, &task);
     }
@@ -442,6 +455,9 @@ fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> Contex
     let mut context = Context::new(stack.top(), &child_frame);
     let tls = args.flags.contains(CloneFlags::SETTLS).then_some(args.tls);
     with_current_context(|parent| context.fork_from(parent, sp, tls));
+    if let Some(segment) = &args.segment {
+        arch::syscalls::give_segment(&mut context, segment);
+    }
     ContextCell::new(context)
 }
 

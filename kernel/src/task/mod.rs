@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod adjustments;
 pub mod audit;
 pub mod calls;
 pub mod coredump;

@@ -176,6 +176,8 @@ pub struct Process {
     pub exit_signal: AtomicI32,
     /// Whether it has called exec since its fork; then the parent's `setpgid` fails.
     pub did_exec: AtomicBool,
+    /// How many programs it has executed.
+    pub execs: AtomicU32,
     /// `PR_SET_CHILD_SUBREAPER`.
     pub child_subreaper: AtomicBool,
     /// Whether an ancestor may be a subreaper.
@@ -185,6 +187,8 @@ pub struct Process {
     pub dead_threads: IrqSpinLock<Usage>,
     /// The usage of children that were waited for.
     pub dead_children: SpinLock<Usage>,
+    /// What its threads share that do (`CLONE_SYSVSEM`).
+    pub adjustments: super::adjustments::OfProcess,
     /// When it started, `CLOCK_MONOTONIC` nanoseconds.
     pub start_ns: u64,
     /// Interval and POSIX timers.
@@ -252,10 +256,12 @@ impl Process {
             exit_code: AtomicI32::new(0),
             exit_signal: AtomicI32::new(exit_signal),
             did_exec: AtomicBool::new(false),
+            execs: AtomicU32::new(0),
             child_subreaper: AtomicBool::new(false),
             has_subreaper: AtomicBool::new(subreaper),
             dead_threads: IrqSpinLock::new(Usage::default()),
             dead_children: SpinLock::new(Usage::default()),
+            adjustments: super::adjustments::OfProcess::new(),
             start_ns: crate::time::now_ns(),
             timers: super::timers::ProcessTimers::new(),
             oom_score_adj: AtomicI32::new(0),

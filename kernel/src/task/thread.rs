@@ -43,6 +43,8 @@ bitflags! {
         const TRACER = 1 << 10;
         /// It stops before it ends, because its process is being dumped.
         const DUMPED = 1 << 11;
+        /// It has made segments of shared memory.
+        const MADE_SEGMENTS = 1 << 12;
     }
 }
 
@@ -134,6 +136,8 @@ pub struct Task {
     pub set_child_tid: AtomicUsize,
     /// The head that was passed to `set_robust_list`.
     pub robust_list: AtomicUsize,
+    /// The one that the call of 32-bit programs passed.
+    pub compat_robust_list: AtomicU32,
     /// The waiters for its priority-inheriting locks.
     pub pi: crate::sched::futex::PiOwner,
     /// The event for which its parent waits in `vfork`.
@@ -158,6 +162,8 @@ pub struct Task {
     io: SpinLock<Option<Arc<IoContext>>>,
     /// Whether `io` was ever set. Mostly not, which can be seen without the lock.
     had_io: AtomicBool,
+    /// What its end does to semaphores.
+    pub adjustments: super::adjustments::Adjustments,
     /// `personality`.
     pub personality: AtomicU32,
     /// The sockets that it is just closing.
@@ -229,6 +235,7 @@ impl Task {
             clear_child_tid: AtomicUsize::new(0),
             set_child_tid: AtomicUsize::new(0),
             robust_list: AtomicUsize::new(0),
+            compat_robust_list: AtomicU32::new(0),
             pi: crate::sched::futex::PiOwner::new(),
             vfork: SpinLock::new(None),
             exit_signal: AtomicI32::new(new.exit_signal),
@@ -242,6 +249,7 @@ impl Task {
             timer_slack: [const { AtomicU64::new(50_000) }; 2],
             io: SpinLock::new(None),
             had_io: AtomicBool::new(false),
+            adjustments: super::adjustments::Adjustments::new(),
             personality: AtomicU32::new(0),
             closing: SpinLock::new(crate::fs::closing::Closing::new()),
             minor_faults: AtomicUsize::new(0),

@@ -56,6 +56,9 @@ pub fn unshare(flags: CloneFlags) -> SysResult {
         return Err(Errno::EINVAL);
     }
     check_namespaces(flags)?;
+    if flags.contains(F::SYSVSEM) {
+        super::adjustments::let_go(&task);
+    }
     if flags.contains(F::FILES) {
         unshare_files()?;
     }

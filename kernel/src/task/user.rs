@@ -74,6 +74,10 @@ pub struct Account {
     pub inotify_watches: AtomicUsize,
     /// Files that the user's epoll instances watch.
     pub epoll_watches: AtomicUsize,
+    /// Pages of segments of shared memory that the user has locked; counted for the real user id.
+    locked_pages: AtomicUsize,
+    /// Bytes that the user's POSIX message queues may take; counted for the real user id.
+    queue_bytes: AtomicUsize,
 }
 
 /// An interrupt-safe lock: a notification in an interrupt may drop the last reference to an account.
@@ -81,7 +85,10 @@ static ACCOUNTS: IrqSpinLock<BTreeMap<u32, Weak<Account>>> = IrqSpinLock::new(BT
 
 /// The account of the running thread's user.
 pub fn account() -> Arc<Account> {
-    let uid = super::current().creds().euid;
+    account_of(super::current().creds().euid)
+}
+
+fn account_of(uid: u32) -> Arc<Account> {
     let mut accounts = ACCOUNTS.lock();
     if let Some(known) = accounts.get(&uid).and_then(Weak::upgrade) {
         return known;
@@ -120,6 +127,63 @@ pub fn take_one(count: &AtomicUsize, most: usize) -> bool {
     count
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
         .is_ok()
+}
+
+/// Pages that a user has locked in memory with one segment. Dropping it gives them back.
+pub struct LockedPages {
+    of: Arc<Account>,
+    count: usize,
+}
+
+impl LockedPages {
+    /// None yet, of the user `uid`.
+    pub fn nothing_of(uid: u32) -> Self {
+        Self {
+            of: account_of(uid),
+            count: 0,
+        }
+    }
+    /// Locks `count` pages. `ENOMEM`: the user would have more than `most`.
+    pub fn take(&mut self, count: usize, most: usize) -> Result<(), Errno> {
+        let more = |n: usize| n.checked_add(count).filter(|&n| n <= most);
+        self.of
+            .locked_pages
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| Errno::ENOMEM)?;
+        self.count += count;
+        Ok(())
+    }
+}
+
+impl Drop for LockedPages {
+    fn drop(&mut self) {
+        self.of.locked_pages.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that one of a user's POSIX message queues may take (`RLIMIT_MSGQUEUE`). Dropping it gives them back.
+pub struct QueueBytes {
+    of: Arc<Account>,
+    count: usize,
+}
+
+impl QueueBytes {
+    /// Counts `count` bytes for the user `uid`. `EMFILE`: the user would have more than `most`.
+    pub fn take(uid: u32, count: usize, most: u64) -> Result<Self, Errno> {
+        let of = account_of(uid);
+        let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= most;
+        let more = |n: usize| n.checked_add(count).filter(|&n| fits(n));
+        of.queue_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| Errno::EMFILE)?;
+        Ok(Self { of, count })
+    }
+}
+
+impl Drop for QueueBytes {
+    fn drop(&mut self) {
+        self.of.queue_bytes.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 /// How many signals are queued for a user's processes (`RLIMIT_SIGPENDING`). Every queue of such signals

@@ -4,7 +4,7 @@
 pub mod hardened;
 
 use crate::arch::frame::Frame;
-use crate::arch::irq;
+use crate::arch::{irq, syscalls};
 use crate::sched::{CurrentTask, context, preempt};
 use crate::sync::lockdep;
 use crate::tracepoint;
@@ -13,7 +13,7 @@ use limen_entry::{
     CallWork, Cause, Crossing, FaultIrqs, Observers, Processor, SyscallVerdict, ThreadFlags, ThreadWork,
     TraceVerdict, WorkWords,
 };
-use limen_linux_abi::Errno;
+use limen_linux_abi::{Errno, Restart};
 
 /// A CPU whose context is tracked has left user mode. A function of its own: some compilers merge what is
 /// behind the point with the same of other ways in, and the check of early code cannot tell them apart then.
@@ -30,15 +30,16 @@ fn user_enter() {
 
 /// The kernel, as the threshold sees it. `TRACKED`: context tracking is told of each crossing. Which of the
 /// two the entry stubs call is decided at boot (`arch::stub_calls`), so that crossings that are not tracked
-/// cost nothing.
-struct Limen<const TRACKED: bool>;
+/// cost nothing. `COMPAT`: the crossing is a system call of the ABI of 32-bit programs, so that others need
+/// not ask.
+struct Limen<const TRACKED: bool, const COMPAT: bool>;
 
 /// Whether this instance tells context tracking.
 const fn tracks(tracked: bool) -> bool {
     tracked || context::ALWAYS
 }
 
-impl<const TRACKED: bool> Processor for Limen<TRACKED> {
+impl<const TRACKED: bool, const COMPAT: bool> Processor for Limen<TRACKED, COMPAT> {
     type Frame = Frame;
 
     #[inline(always)]
@@ -86,7 +87,7 @@ impl<const TRACKED: bool> Processor for Limen<TRACKED> {
     }
 }
 
-impl<const TRACKED: bool> Observers for Limen<TRACKED> {
+impl<const TRACKED: bool, const COMPAT: bool> Observers for Limen<TRACKED, COMPAT> {
     #[inline(always)]
     fn lockdep_irqs_off(&self) {
         lockdep::irqs_off();
@@ -176,7 +177,7 @@ impl<const TRACKED: bool> Observers for Limen<TRACKED> {
     }
 }
 
-impl<const TRACKED: bool> ThreadWork for Limen<TRACKED> {
+impl<const TRACKED: bool, const COMPAT: bool> ThreadWork for Limen<TRACKED, COMPAT> {
     #[inline(always)]
     fn work(&self) -> &WorkWords {
         &preempt::current_info().work
@@ -231,10 +232,23 @@ impl crate::signal::Areas for Rseq {
     }
 }
 
-impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
+impl<const TRACKED: bool, const COMPAT: bool> CallWork for Limen<TRACKED, COMPAT> {
     #[inline(always)]
     fn dispatch(&self, frame: &mut Frame, number: isize, _: &InKernel) {
-        crate::syscall::dispatch(frame, number as usize);
+        if COMPAT {
+            crate::syscall::compat::dispatch(frame, number as usize);
+        } else {
+            crate::syscall::dispatch(frame, number as usize);
+        }
+    }
+    fn leaves_restart(&self, frame: &mut Frame, restart: Restart) -> bool {
+        // A new thread's and a new program's frames come here by the other ABI's instance, and a tracer may
+        // have changed the frame of an exception.
+        let leaves = syscalls::COMPAT.is_some() && syscalls::is_compat(frame) != COMPAT;
+        if leaves {
+            syscalls::restart_in_user_mode(frame, restart);
+        }
+        leaves
     }
     fn old_abi(&self, frame: &mut Frame) -> bool {
         crate::task::calls::find(frame)
@@ -243,7 +257,7 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
         crate::arch::syscalls::was_not_made(frame)
     }
     fn user_dispatch(&self, frame: &mut Frame) -> bool {
-        crate::filter::dispatch::dispatched(frame)
+        crate::filter::dispatch::dispatched::<COMPAT>(frame)
     }
     fn user_dispatch_rolled_back(&self) -> bool {
         crate::filter::dispatch::take_rolled_back()
@@ -259,10 +273,10 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
     }
     #[inline(always)]
     fn seccomp_always_allows(&self, frame: &Frame) -> bool {
-        crate::filter::seccomp::always_allows(frame)
+        !COMPAT && crate::filter::seccomp::always_allows(frame)
     }
     fn seccomp(&self, frame: &mut Frame) -> SyscallVerdict {
-        match crate::filter::seccomp::allows(frame) {
+        match crate::filter::seccomp::allows::<COMPAT>(frame) {
             true => SyscallVerdict::Continue,
             false => SyscallVerdict::Skip,
         }
@@ -274,7 +288,7 @@ impl<const TRACKED: bool> CallWork for Limen<TRACKED> {
         crate::tracing::event::calls::exit(frame);
     }
     fn view(&self, frame: &mut Frame, number: isize) -> bool {
-        crate::filter::view::has(frame, number)
+        crate::filter::view::has::<COMPAT>(frame, number)
     }
     fn audit_enter(&self, frame: &Frame) {
         crate::audit::call::enter(frame);
@@ -367,13 +381,20 @@ mod stack {
 /// A system call. Interrupts are off. The caller, the entry stub, restores the frame afterwards.
 #[inline(always)]
 pub fn syscall<const TRACKED: bool>(frame: &mut Frame) {
-    limen_entry::syscall(&Limen::<TRACKED>, frame, IrqsOff::established());
+    limen_entry::syscall(&Limen::<TRACKED, false>, frame, IrqsOff::established());
+}
+
+/// A system call of the ABI of 32-bit programs, as [`syscall`].
+#[inline(always)]
+#[allow(dead_code, reason = "not every processor has such calls")]
+pub fn compat_syscall<const TRACKED: bool>(frame: &mut Frame) {
+    limen_entry::syscall(&Limen::<TRACKED, true>, frame, IrqsOff::established());
 }
 
 /// A hardware interrupt. `handler` runs on the interrupt stack, with interrupts off, and may not sleep.
 #[inline(always)]
 pub fn interrupt<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::interrupt(&Limen::<TRACKED>, frame, IrqsOff::established(), |frame| {
+    limen_entry::interrupt(&Limen::<TRACKED, false>, frame, IrqsOff::established(), |frame| {
         // Interrupts are first turned on by the scheduler.
         crate::sched::this_cpu()
             .stats
@@ -386,7 +407,7 @@ pub fn interrupt<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&m
 #[inline(always)]
 pub fn fault<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::fault(
-        &Limen::<TRACKED>,
+        &Limen::<TRACKED, false>,
         frame,
         IrqsOff::established(),
         FaultIrqs::AsInterrupted,
@@ -399,7 +420,7 @@ pub fn fault<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut F
 #[allow(dead_code, reason = "not every processor has such faults")]
 pub fn fault_irqs_off<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
     limen_entry::fault(
-        &Limen::<TRACKED>,
+        &Limen::<TRACKED, false>,
         frame,
         IrqsOff::established(),
         FaultIrqs::Off,
@@ -410,12 +431,12 @@ pub fn fault_irqs_off<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOn
 /// An NMI. `handler` may neither sleep nor take a lock.
 #[inline(always)]
 pub fn nmi<const TRACKED: bool>(frame: &mut Frame, handler: impl FnOnce(&mut Frame)) {
-    limen_entry::nmi(&Limen::<TRACKED>, frame, IrqsOff::established(), handler);
+    limen_entry::nmi(&Limen::<TRACKED, false>, frame, IrqsOff::established(), handler);
 }
 
 /// A new thread's first way to user mode. The architecture's `ret_from_fork` stub calls it with the frame at
 /// the top of the thread's kernel stack.
 #[inline(always)]
 pub fn return_from_fork<const TRACKED: bool>(frame: &mut Frame) {
-    limen_entry::return_from_fork(&Limen::<TRACKED>, frame);
+    limen_entry::return_from_fork(&Limen::<TRACKED, false>, frame);
 }

@@ -308,10 +308,12 @@ impl Source {
             "arm64",
             "powerpc",
         ];
+        // Of the kernel's own, one test of x86 has the names of a descriptor's bits from there.
+        const HEADER: &str = "arch/x86/include/asm/desc_defs.h";
         let (package, archive) = self.archive()?;
         let place = tree::cache(&format!("linux-source/{package}"))?;
         // Another list is unpacked anew.
-        let made = place.join(format!("tests-{}", folders.join("-")));
+        let made = place.join(format!("tests-{}-desc_defs", folders.join("-")));
         let made = made::ensure(&made, &[], |new| {
             std::fs::create_dir_all(new)?;
             let done = Command::new("tar")
@@ -322,6 +324,7 @@ impl Source {
                 .args(["--strip-components=1", "--wildcards"])
                 .arg(format!("{package}/{INSIDE}/kselftest*.h"))
                 .arg(format!("{package}/tools/include/*"))
+                .arg(format!("{package}/{HEADER}"))
                 .args(folders.map(|f| format!("{package}/{INSIDE}/{f}/*")))
                 .status()
                 .context("cannot start tar")?;

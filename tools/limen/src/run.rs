@@ -60,6 +60,10 @@ pub fn run(options: &RunOptions) -> Result<i32> {
     let own = matches!(what, What::Own);
     let terminals = term::standard_terminals();
     let mut append = options.append.clone();
+    // QEMU puts the initramfs at the end of memory, over the kernel if need be.
+    let kernel_end = kernel.end()?;
+    let room_needed = |initrd: &[u8]| kernel_end + initrd.len() as u64;
+    let is_enough = |initrd: &[u8]| memory >= least_memory(initrd) && memory << 20 >= room_needed(initrd);
     let initrd = if own {
         if !options.program.is_empty() {
             append.push("--".to_owned());
@@ -84,7 +88,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
         };
         let whole = compose(true)?;
         // If memory is just enough for the program, the applets are left out.
-        if memory < least_memory(&whole) && !what.is_applet() {
+        if !is_enough(&whole) && !what.is_applet() {
             if options.verbose {
                 eprintln!(
                     "limen: --mem {}: too little for BusyBox's programs too",
@@ -104,8 +108,7 @@ pub fn run(options: &RunOptions) -> Result<i32> {
             16 + mib * 3
         );
     }
-    let least = kernel.end()? + initrd.len() as u64;
-    // QEMU puts the initramfs at the end of memory, over the kernel if need be.
+    let least = room_needed(&initrd);
     if memory << 20 < least {
         bail!(
             "--mem {}: too little for the kernel and an initramfs; give at least {}M",

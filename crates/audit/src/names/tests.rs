@@ -55,6 +55,23 @@ fn a_file_is_opened() {
 }
 
 #[test]
+fn a_queue_is_made() {
+    let mut names = Names::new();
+    names.begin(b"queue").unwrap();
+    names.found_hidden(file(1)).unwrap();
+    names
+        .child(file(1), b"queue", Some(file(5)), Kind::Create)
+        .unwrap();
+    let shown = [
+        (Told::Here, Kind::Parent, 1),
+        (Told::Text(b"queue"), Kind::Create, 5),
+    ];
+    assert_eq!(told(&names), shown);
+    let hidden = |name: &Name| name.hidden;
+    assert!(names.all().first().is_some_and(hidden) && !names.all().last().is_some_and(hidden));
+}
+
+#[test]
 fn a_file_is_made() {
     let mut names = Names::new();
     names.begin(b"/etc/x/").unwrap();

@@ -3,6 +3,7 @@
 
 use super::Processor;
 use crate::token::InKernel;
+use limen_linux_abi::Restart;
 
 /// What a tracer decided at a system call entry stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,12 @@ pub trait CallWork: Processor {
     /// Runs the system call with number `number` and puts its result into the frame. Unknown numbers give
     /// `ENOSYS`.
     fn dispatch(&self, frame: &mut Self::Frame, number: isize, in_kernel: &InKernel);
+    /// An interrupted call is about to run again without a round trip to user mode. `true`: its ABI is not
+    /// the one that this kernel's way of entry serves, and user mode has been made to make it again.
+    #[inline(always)]
+    fn leaves_restart(&self, _frame: &mut Self::Frame, _restart: Restart) -> bool {
+        false
+    }
     /// Finds out which call of which ABI it is, and puts its number into the frame. `false`: that could not
     /// be read; the call was not made, and user mode makes it again.
     #[inline(always)]

@@ -34,6 +34,8 @@ pub struct ModelFrame {
     pub number: isize,
     pub result: i64,
     pub restart: Option<Restart>,
+    /// How often it was prepared for a return of its own.
+    pub prepared: usize,
 }
 
 impl ModelFrame {
@@ -44,6 +46,7 @@ impl ModelFrame {
             number,
             result: 0,
             restart: None,
+            prepared: 0,
         }
     }
     pub fn user() -> Self {
@@ -53,6 +56,7 @@ impl ModelFrame {
             number: -1,
             result: 0,
             restart: None,
+            prepared: 0,
         }
     }
     pub fn kernel(irqs: bool) -> Self {
@@ -62,6 +66,7 @@ impl ModelFrame {
             number: -1,
             result: 0,
             restart: None,
+            prepared: 0,
         }
     }
 }
@@ -90,6 +95,9 @@ impl Frame for ModelFrame {
         if restart == Restart::Block {
             self.number = RESTART_SYSCALL;
         }
+    }
+    fn prepare_return(&mut self) {
+        self.prepared += 1;
     }
 }
 

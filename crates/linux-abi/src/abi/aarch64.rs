@@ -6,6 +6,13 @@ pub use super::generic::{
     ioc, ioctl, mman, socket, termios, termios2,
 };
 
+pub use super::ipc::{Msqid64Ds, Semid64Ds, ShmInfo, Shmid64Ds, Shminfo64};
+
+/// Whether the commands of System V IPC say that the structures are the new ones (`IPC_64`).
+pub const IPC_PARSE_VERSION: bool = false;
+/// To how many pages addresses are aligned that programs choose for shared memory (`SHMLBA`).
+pub const SHMLBA_PAGES: usize = 1;
+
 /// `MAP_32BIT`: only x86_64 has it.
 pub const MAP_32BIT: u32 = 0;
 

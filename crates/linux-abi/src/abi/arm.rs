@@ -6,6 +6,16 @@ use crate::id::{gid16, uid16};
 
 pub use super::generic::{Flock as Flock64, ioc, ioctl, mman, socket, termios, termios2};
 
+pub use super::ipc::{
+    ArmMsqid64Ds as Msqid64Ds, ArmSemid64Ds as Semid64Ds, ArmShmInfo as ShmInfo, ArmShmid64Ds as Shmid64Ds,
+    ArmShminfo64 as Shminfo64,
+};
+
+/// Whether the commands of System V IPC say that the structures are the new ones (`IPC_64`).
+pub const IPC_PARSE_VERSION: bool = true;
+/// To how many pages addresses are aligned that programs choose for shared memory (`SHMLBA`).
+pub const SHMLBA_PAGES: usize = 4;
+
 /// `MAP_32BIT`: only x86_64 has it.
 pub const MAP_32BIT: u32 = 0;
 

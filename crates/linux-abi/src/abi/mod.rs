@@ -9,6 +9,8 @@ mod powerpc;
 
 pub mod aarch64;
 pub mod arm;
+pub mod i386;
+pub mod ipc;
 pub mod old;
 pub mod powerpc64;
 pub mod statx;

@@ -7,6 +7,13 @@ pub use super::generic::{
     Sysinfo, ioc, ioctl, mman, socket, termios, termios2,
 };
 
+pub use super::ipc::{Msqid64Ds, ShmInfo, Shmid64Ds, Shminfo64, X86Semid64Ds as Semid64Ds};
+
+/// Whether the commands of System V IPC say that the structures are the new ones (`IPC_64`).
+pub const IPC_PARSE_VERSION: bool = false;
+/// To how many pages addresses are aligned that programs choose for shared memory (`SHMLBA`).
+pub const SHMLBA_PAGES: usize = 1;
+
 /// `MAP_32BIT`: a mapping below 2 GiB.
 pub const MAP_32BIT: u32 = 0x40;
 

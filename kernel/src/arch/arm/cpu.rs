@@ -77,6 +77,9 @@ pub fn random() -> Option<u64> {
     None
 }
 
+/// Settings that only this processor has: none.
+pub const SETTINGS: &[crate::arch::settings::Setting] = &[];
+
 /// `AT_HWCAP` and `AT_HWCAP2`: what programs may use.
 pub fn hwcap() -> (usize, usize) {
     let float = FLOAT.load(Ordering::Relaxed);

@@ -75,6 +75,8 @@ mod line;
 mod messages;
 pub mod mmu;
 pub mod module;
+#[path = "../no_compat.rs"]
+mod no_compat;
 mod oabi;
 pub mod patch;
 #[path = "../arm_common/platform.rs"]

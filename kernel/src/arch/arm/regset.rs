@@ -4,7 +4,8 @@ use super::debug::{self, MOST};
 use super::frame::{Frame, PSR_A, PSR_F};
 use super::signal::sanitize_psr;
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, Step, Words, put_words, word};
+use crate::arch::register_set::{RegisterSet, Requests, Step, VaryingSet, Words, all_of, put_words, word};
+use core::ops::RangeInclusive;
 use limen_linux_abi::Errno;
 
 /// `NT_PRSTATUS`, `NT_ARM_VFP`, `PTRACE_GET_THREAD_AREA`, `PTRACE_GETHBPREGS`.
@@ -37,10 +38,16 @@ pub const SETS: &[RegisterSet] = &[
     },
 ];
 
+/// None.
+pub const VARYING: &[VaryingSet] = &[];
+
+/// None.
+pub const NEVER: &[(RangeInclusive<usize>, Errno)] = &[];
+
 /// The requests' numbers. Linux has no emulation of system calls here; 31 is `PTRACE_GETFDPIC`.
 pub const REQUESTS: Requests = Requests {
     sysemu: [32, 33],
-    sets: &[(12, 13, 0), (27, 28, 1), (22, -1, 2)],
+    sets: &[all_of(0, 12, 13), all_of(1, 27, 28), all_of(2, 22, -1)],
     set_syscall: Some(23),
     words: Some(Words {
         get: 29,
@@ -49,6 +56,7 @@ pub const REQUESTS: Requests = Requests {
     }),
     block_step: None,
     bases: None,
+    areas: None,
 };
 
 const WORDS: usize = 18;

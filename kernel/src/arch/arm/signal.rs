@@ -4,6 +4,7 @@
 use super::frame::{
     Frame, OLD_BASE, PSR_A, PSR_F, PSR_FLAGS, PSR_GE, PSR_I, PSR_IT, PSR_MODE_MASK, PSR_T, PSR_USER,
 };
+pub use super::no_compat::{restore_compat, setup_compat};
 use super::switch::Fault;
 use super::uaccess;
 use crate::mm::user::{Plain, UserPtr, check};

@@ -244,6 +244,9 @@ impl Context {
         self.float.inherit(&parent.float);
     }
 
+    /// Fork copies all of it.
+    pub fn exchange_rest(&mut self, _own: &mut Context) {}
+
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.
     pub fn reset_for_exec(&mut self) {

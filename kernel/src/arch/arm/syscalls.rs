@@ -2,6 +2,10 @@
 //! signal handlers without `SA_SIGINFO`, and what tells the old ABI's calls apart.
 
 use super::frame::Frame;
+pub use super::no_compat::{
+    COMPAT, Segment, call_arg, compat_arch_prctl, get_thread_area, give_segment, is_compat, read_segment,
+    restart_in_user_mode, set_call_arg, set_thread_area,
+};
 use super::oabi;
 pub use super::oabi::{OLD_ABI, find_call, is_old_call, program_is_old, was_not_made};
 use super::switch::Fault;

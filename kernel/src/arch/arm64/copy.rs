@@ -4,6 +4,7 @@
 use super::extable::may_fault;
 use super::irq;
 use super::moves::{access, moves};
+use super::sve;
 use super::window::window;
 use crate::arch::windows;
 use core::arch::asm;
@@ -141,6 +142,43 @@ impl<const USER: usize> Moves for Fill<USER> {
 /// Bytes that [`copy_vectors`] copies at a time.
 pub(super) const PIECE: usize = 512;
 
+/// Copies pieces with `q0` to `q3`, which the first instructions keep at `$kept` and the second take from
+/// there. Used inside `unsafe` blocks, which say why the addresses are right.
+macro_rules! copy_pieces {
+    (
+        $to:ident => $to_end:tt, $from:ident => $from_end:tt, $pieces:ident, $kept:expr,
+        [$($keep:literal),+], [$($give:literal),+]
+    ) => {
+        asm!(
+            ".arch_extension fp",
+            ".arch_extension simd",
+            $($keep,)+
+            ".if {user}",
+            window!("yield"),
+            ".endif",
+            "2:",
+            ".irp at, 0, 64, 128, 192, 256, 320, 384, 448",
+            "ldp q0, q1, [{from}, #\\at]",
+            "ldp q2, q3, [{from}, #\\at + 32]",
+            "stp q0, q1, [{to}, #\\at]",
+            "stp q2, q3, [{to}, #\\at + 32]",
+            ".endr",
+            "add {from}, {from}, #{piece}",
+            "add {to}, {to}, #{piece}",
+            "subs {left}, {left}, #1",
+            "b.ne 2b",
+            "3: .if {user}",
+            window!("nop"),
+            may_fault!("2b", "3b", "3b"),
+            ".endif",
+            $($give,)+
+            kept = in(reg) $kept, left = inout(reg) $pieces, to = inout(reg) $to => $to_end,
+            from = inout(reg) $from => $from_end,
+            piece = const PIECE, user = const USER, options(nostack)
+        )
+    };
+}
+
 /// Copies `pieces` times [`PIECE`] bytes, at least once, with vector registers, interrupts off, and gives
 /// back where the rest goes, where it comes from and how many pieces that are: a fault ends it. The window to
 /// user memory is open meanwhile if `USER` is 1. Whoever the registers belong to finds them as they were:
@@ -160,38 +198,58 @@ pub(super) unsafe fn copy_vectors<const USER: usize>(
         windows::opens();
     }
     let flags = irq::raw_save();
-    // SAFETY: as the caller promises; the registers are given back.
-    unsafe {
-        asm!(
-            ".arch_extension fp",
-            ".arch_extension simd",
-            "stp q0, q1, [{kept}]",
-            "stp q2, q3, [{kept}, #32]",
-            ".if {user}",
-            window!("yield"),
-            ".endif",
-            "2:",
-            ".irp at, 0, 64, 128, 192, 256, 320, 384, 448",
-            "ldp q0, q1, [{from}, #\\at]",
-            "ldp q2, q3, [{from}, #\\at + 32]",
-            "stp q0, q1, [{to}, #\\at]",
-            "stp q2, q3, [{to}, #\\at + 32]",
-            ".endr",
-            "add {from}, {from}, #{piece}",
-            "add {to}, {to}, #{piece}",
-            "subs {left}, {left}, #1",
-            "b.ne 2b",
-            "3: .if {user}",
-            window!("nop"),
-            may_fault!("2b", "3b", "3b"),
-            ".endif",
-            "ldp q0, q1, [{kept}]",
-            "ldp q2, q3, [{kept}, #32]",
-            kept = in(reg) kept.as_mut_ptr(), left = inout(reg) pieces, to = inout(reg) to,
-            from = inout(reg) from,
-            piece = const PIECE, user = const USER, options(nostack)
-        );
+    if sve::is_on() && sve::is_allowed() {
+        // SAFETY: as the caller promises.
+        let left = unsafe { copy_beside_sve::<USER>(to, from, pieces) };
+        let done = (pieces - left) * PIECE;
+        (to, from, pieces) = (to.wrapping_add(done), from.wrapping_add(done), left);
+    } else {
+        // SAFETY: as the caller promises; the registers are given back.
+        unsafe {
+            copy_pieces!(
+                to => to,
+                from => from,
+                pieces,
+                kept.as_mut_ptr(),
+                ["stp q0, q1, [{kept}]", "stp q2, q3, [{kept}, #32]"],
+                ["ldp q0, q1, [{kept}]", "ldp q2, q3, [{kept}, #32]"]
+            );
+        }
     }
     irq::raw_restore(flags);
     (to, from, pieces)
+}
+
+/// The same while a thread has SVE's registers in this CPU's: those used here are parts of them, and a load
+/// zeroes the other parts. Interrupts are off. Returns how many pieces are left.
+///
+/// # Safety
+/// As for [`copy_vectors`].
+#[cold]
+#[inline(never)]
+unsafe fn copy_beside_sve<const USER: usize>(to: usize, from: usize, mut pieces: usize) -> usize {
+    let mut kept = MaybeUninit::<[u8; 4 * sve::LONGEST]>::uninit();
+    // SAFETY: as the caller promises; the registers are given back.
+    unsafe {
+        copy_pieces!(
+            to => _,
+            from => _,
+            pieces,
+            kept.as_mut_ptr(),
+            [
+                ".arch_extension sve",
+                "str z0, [{kept}]",
+                "str z1, [{kept}, #1, mul vl]",
+                "str z2, [{kept}, #2, mul vl]",
+                "str z3, [{kept}, #3, mul vl]"
+            ],
+            [
+                "ldr z0, [{kept}]",
+                "ldr z1, [{kept}, #1, mul vl]",
+                "ldr z2, [{kept}, #2, mul vl]",
+                "ldr z3, [{kept}, #3, mul vl]"
+            ]
+        );
+    }
+    pieces
 }

@@ -1,7 +1,8 @@
 //! What this processor can do: features found once at boot, registers set on every CPU, and what user
 //! programs are told (`AT_HWCAP`).
 
-use super::{patch, sysreg};
+use super::{patch, sve, sysreg};
+use crate::arch::settings::Setting;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,6 +52,7 @@ pub fn init_boot() {
 /// What the command line says about the processor. Once, before the final map is live.
 pub fn options(words: &str) {
     super::bbm::init(words);
+    sve::init(words);
 }
 
 pub(super) use super::bbm::{arrive, receive};
@@ -61,9 +63,9 @@ pub fn init() {
     let counts = (1..0xf).contains(&(sysreg::read!("id_aa64dfr0_el1") >> 8 & 0xf));
     // SAFETY: the register values are explained beside each.
     unsafe {
-        // Floating point for everyone; SVE and SME trap, so that no program comes to have state that is not
-        // switched.
-        sysreg::write!("cpacr_el1", 3u64 << 20);
+        // Floating point for everyone; SVE traps until it is used; SME traps, so that no program comes to
+        // have state that is not switched.
+        sysreg::write!("cpacr_el1", sve::FLOAT);
         // The lock that keeps debug exceptions off is closed after a reset.
         sysreg::write!("oslar_el1", 0u64);
         if counts {
@@ -78,6 +80,7 @@ pub fn init() {
             core::arch::asm!(".inst {}", const MSR_PAN | 1 << 8, options(nostack, preserves_flags));
         }
     }
+    sve::init_cpu();
     super::debug::init();
     sysreg::isb();
 }
@@ -93,10 +96,26 @@ const fn keep(fields: &[u32]) -> u64 {
     mask
 }
 
-/// `ID_AA64PFR0_EL1` as user mode sees it: EL0 and EL1 with AArch64 only, floating point and SIMD, DIT, CSV;
-/// no SVE.
+/// Settings that only this processor has.
+pub const SETTINGS: &[Setting] = &[sve::DEFAULT_LENGTH];
+
+/// `ID_AA64PFR0_EL1` as user mode sees it: EL0 and EL1 with AArch64 only, floating point and SIMD, DIT, CSV,
+/// SVE.
 pub fn visible_pfr0() -> u64 {
-    sysreg::read!("id_aa64pfr0_el1") & keep(&[16, 20, 48]) | 0x11
+    let register = sysreg::read!("id_aa64pfr0_el1");
+    let sve = if sve::is_there() {
+        register & keep(&[32])
+    } else {
+        0
+    };
+    register & keep(&[16, 20, 48]) | sve | 0x11
+}
+/// `ID_AA64ZFR0_EL1`: what there is of SVE.
+pub fn visible_zfr0() -> u64 {
+    if !sve::is_there() {
+        return 0;
+    }
+    sysreg::read!("S3_0_C0_C4_4") & keep(&[0, 4, 16, 20, 32, 40, 44, 52, 56])
 }
 /// `ID_AA64PFR1_EL1`: SSBS; no BTI, MTE, SME.
 pub fn visible_pfr1() -> u64 {
@@ -117,6 +136,28 @@ pub fn visible_isar2() -> u64 {
 /// `ID_AA64MMFR2_EL1`: unaligned atomicity (LSE2).
 pub fn visible_mmfr2() -> u64 {
     sysreg::read!("id_aa64mmfr2_el1") & keep(&[32])
+}
+
+/// What SVE adds to [`hwcap`].
+#[cold]
+fn scalable_hwcap() -> (usize, usize) {
+    let zfr0 = visible_zfr0();
+    // Field, least value, bit.
+    let second = [
+        (0, 1, 1),   // SVE2
+        (4, 1, 2),   // SVEAES
+        (4, 2, 3),   // SVEPMULL
+        (16, 1, 4),  // SVEBITPERM
+        (32, 1, 5),  // SVESHA3
+        (40, 1, 6),  // SVESM4
+        (44, 1, 9),  // SVEI8MM
+        (52, 1, 10), // SVEF32MM
+        (56, 1, 11), // SVEF64MM
+        (20, 1, 12), // SVEBF16
+        (20, 2, 33), // SVE_EBF16
+    ];
+    let has = |(field, least, bit): (u32, u64, u32)| usize::from(zfr0 >> field & 0xf >= least) << bit;
+    (1 << 22, second.into_iter().map(has).sum())
 }
 
 /// `AT_HWCAP` and `AT_HWCAP2`: what programs may use.
@@ -165,6 +206,11 @@ pub fn hwcap() -> (usize, usize) {
     }
     for (register, field, least, bit) in second {
         two |= usize::from(register >> field & 0xf >= least) << bit;
+    }
+    if sve::is_there() {
+        let (scalable_one, scalable_two) = scalable_hwcap();
+        one |= scalable_one;
+        two |= scalable_two;
     }
     // Signed: 0 is there, 1 with half precision, 15 is not there.
     for (field, bits) in [(16, (0, 9)), (20, (1, 10))] {

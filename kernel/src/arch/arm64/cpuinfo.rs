@@ -8,7 +8,7 @@ const HWCAP: &str = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asi
     fcma lrcpc dcpop sha3 sm3 sm4 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm ssbs sb paca pacg";
 const HWCAP2: &str = "dcpodp sve2 sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svef32mm \
     svef64mm svebf16 i8mm bf16 dgh rng bti mte ecv afp rpres mte3 sme smei16i64 smef64f64 smei8i32 smef16f32 \
-    smeb16f32 smef32f32 smefa64 wfxt";
+    smeb16f32 smef32f32 smefa64 wfxt ebf16 sveebf16";
 
 /// Appends the paragraph of CPU `cpu`. All CPUs are alike.
 pub fn show(cpu: usize, out: &mut String) {

@@ -35,6 +35,7 @@ fn id_register(crm: u32, op2: u32) -> Option<u64> {
         (0, 6) => sysreg::read!("revidr_el1"),
         (4, 0) => cpu::visible_pfr0(),
         (4, 1) => cpu::visible_pfr1(),
+        (4, 4) => cpu::visible_zfr0(),
         (5, 0) => 6, // ID_AA64DFR0_EL1: debug architecture version 8
         (6, 0) => cpu::visible_isar0(),
         (6, 1) => cpu::visible_isar1(),

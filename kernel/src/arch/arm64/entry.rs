@@ -11,7 +11,7 @@
 //! lies below the stack pointer before the last instruction, so an FIQ leaves its room alone.
 
 use super::frame::{FRAME_SIZE, Frame, PSTATE_F};
-use super::{exception, interrupt, sysreg};
+use super::{exception, interrupt, sve, sysreg};
 use crate::arch::stub_calls::{crossing, hardened};
 use crate::mm::STACK_SHIFT;
 use crate::sched::cpu::CpuLocal;
@@ -252,6 +252,10 @@ pub(super) fn init_cpu() {
 extern "C" fn el0_sync<const TRACKED: bool>(frame: &mut Frame) {
     if exception::is_system_call() {
         frame.begin_syscall();
+        if sve::is_on() {
+            // What a program has of it does not outlive the call.
+            sve::deny();
+        }
         threshold::syscall::<TRACKED>(frame);
     } else {
         frame.forget_syscall();

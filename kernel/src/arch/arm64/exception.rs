@@ -4,7 +4,7 @@
 use super::debug::Registers;
 use super::frame::Frame;
 use super::switch::Fault;
-use super::{emulate, sysreg, uaccess};
+use super::{emulate, sve, sysreg, uaccess, vectors};
 use crate::arch::nofault::is_nofault;
 use crate::mm::Prot;
 use crate::sched::entity::with_current_context;
@@ -214,6 +214,12 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
             }
             (SIGILL, ILL_ILLOPC, pc)
         }
+        class::SVE if sve::is_there() => {
+            if vectors::first_use().is_err() {
+                signal::force_fatal(SIGKILL);
+            }
+            return;
+        }
         class::PC_ALIGNMENT => (SIGBUS, BUS_ADRALN, syndrome.far as usize),
         class::SP_ALIGNMENT => (SIGBUS, BUS_ADRALN, frame.sp),
         class::FP_EXCEPTION => (SIGFPE, float_code(syndrome.esr), pc),
@@ -227,7 +233,8 @@ fn user_other(frame: &mut Frame, syndrome: &Syndrome) {
         class::STEP_USER if left_step(frame) => return,
         class::STEP_USER => (SIGTRAP, TRAP_TRACE, pc),
         class::BRK64 => (SIGTRAP, TRAP_BRKPT, pc),
-        // SVE, SME and the like trap because their state is not switched: to programs they are not there.
+        // SME and the like trap because their state is not switched, SVE if there is none: to programs they
+        // are not there.
         _ => (SIGILL, ILL_ILLOPC, pc),
     };
     match syndrome.class() {

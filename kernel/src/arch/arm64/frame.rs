@@ -3,6 +3,7 @@
 //!
 //! The first 34 words are Linux's `user_pt_regs`, so register sets for tracers and core dumps are a copy.
 
+use super::sve;
 use limen_linux_abi::{Errno, Restart};
 
 /// `PSTATE.M` and the AArch32 bit.
@@ -217,6 +218,10 @@ impl limen_entry::Frame for Frame {
         if restart == Restart::Block {
             self.regs[8] = NR_RESTART_SYSCALL;
             self.syscallno = NR_RESTART_SYSCALL as i32;
+        }
+        if sve::is_on() {
+            // A tracer may have given it registers at the stop before.
+            sve::deny();
         }
     }
 }

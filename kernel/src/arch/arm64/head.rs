@@ -23,6 +23,9 @@ use core::sync::atomic::Ordering;
 const HCR_EL2: u64 = 1 << 31 | 1 << 41 | 1 << 40;
 /// `ICC_SRE_EL2`: system registers instead of memory-mapped ones (SRE), also for EL1 (Enable).
 const ICC_SRE_ENABLE: u64 = 1 | 1 << 3;
+/// `CPTR_EL2`: floating point is not trapped; SVE is, by one bit.
+const CPTR_EL2: u64 = 0x33ff;
+const CPTR_EL2_TZ: u64 = 1 << 8;
 /// `CurrentEL` at EL2.
 const EL2: u64 = 2 << 2;
 /// A table below another.
@@ -165,12 +168,21 @@ fn leave_el2() {
         sysreg::isb();
         write!("cnthctl_el2", 3u64); // counter and timer are the kernel's, too
         write!("cntvoff_el2", 0u64);
-        write!("cptr_el2", 0x33ffu64); // floating point is not trapped; SVE is
+        write!("cptr_el2", CPTR_EL2);
         write!("hstr_el2", 0u64);
         write!("vttbr_el2", 0u64);
         write!("mdcr_el2", debug & 0x1f); // no debug or counter traps
         write!("vpidr_el2", processor);
         write!("vmpidr_el2", affinity);
+    }
+    // SVE: not trapped, and all lengths of vectors are for the kernel to choose.
+    if read!("id_aa64pfr0_el1") >> 32 & 0xf != 0 {
+        // SAFETY: EL2's registers are this code's alone.
+        unsafe {
+            write!("cptr_el2", CPTR_EL2 & !CPTR_EL2_TZ);
+            sysreg::isb();
+            write!("S3_4_C1_C2_0", 0x1ffu64); // ZCR_EL2
+        }
     }
     // An interrupt controller with system registers: the kernel may use them, if EL3 lets.
     if read!("id_aa64pfr0_el1") >> 24 & 0xf != 0 {

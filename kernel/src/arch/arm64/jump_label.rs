@@ -21,13 +21,17 @@ const B: u32 = 0x1400_0000;
 /// How often all CPUs synchronise while a place is changed.
 pub const PHASES: usize = 1;
 
-/// Stores what a place holds when its key is on, or off.
+/// What a place holds when its key is on, or off.
+pub(super) fn word(jump: &Jump, on: bool) -> u32 {
+    let distance = jump.target.wrapping_sub(jump.site) as u32;
+    if on { B | distance >> 2 & 0x3ff_ffff } else { NOP }
+}
+
+/// Stores that.
 ///
 /// # Safety
 /// Nobody else changes the place.
 pub unsafe fn store(text: &Writable, jump: &Jump, on: bool, _phase: usize) {
-    let distance = jump.target.wrapping_sub(jump.site) as u32;
-    let word = if on { B | distance >> 2 & 0x3ff_ffff } else { NOP };
     // SAFETY: as the caller promises, and as the head of this file says.
-    unsafe { text.word(jump.site) }.store(word, Release);
+    unsafe { text.word(jump.site) }.store(word(jump, on), Release);
 }

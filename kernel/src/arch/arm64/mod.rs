@@ -33,6 +33,7 @@ pub mod exception;
 pub mod exits;
 #[path = "../extable.rs"]
 mod extable;
+mod float;
 pub mod frame;
 #[path = "../arm_common/gic.rs"]
 mod gic;
@@ -63,6 +64,8 @@ pub mod mmu;
 pub mod module;
 #[path = "../moves.rs"]
 mod moves;
+#[path = "../no_compat.rs"]
+mod no_compat;
 #[path = "../one_abi.rs"]
 mod one_abi;
 pub mod patch;
@@ -72,13 +75,16 @@ pub mod platform;
 mod psci;
 mod refuse;
 pub mod regset;
+mod regset_sve;
 #[path = "../arm_common/serial.rs"]
 pub mod serial;
 pub mod signal;
+mod signal_vectors;
 pub mod sites;
 #[path = "../arm_common/smp.rs"]
 pub mod smp;
 pub mod stack;
+mod sve;
 pub mod switch;
 pub mod syscalls;
 mod sysreg;
@@ -88,6 +94,7 @@ pub mod uaccess;
 #[path = "../user_copies.rs"]
 mod user_copies;
 pub mod vdso;
+mod vectors;
 mod window;
 
 pub use cpu::hwcap;

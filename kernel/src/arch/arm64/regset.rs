@@ -2,10 +2,13 @@
 //! number, breakpoints and watchpoints (`user_hwdebug_state`).
 
 use super::debug::{self, MOST, Point};
+use super::float::FpState;
 use super::frame::Frame;
+use super::regset_sve;
 use super::signal::{PSTATE_SS, sanitize_pstate};
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
+use crate::arch::register_set::{RegisterSet, Requests, Step, VaryingSet, put_words, word};
+use core::ops::RangeInclusive;
 use limen_linux_abi::Errno;
 
 /// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_ARM_TLS`, `NT_ARM_SYSTEM_CALL`, `NT_ARM_HW_BREAK`, `NT_ARM_HW_WATCH`.
@@ -56,6 +59,12 @@ pub const SETS: &[RegisterSet] = &[
     },
 ];
 
+/// `NT_ARM_SVE`.
+pub const VARYING: &[VaryingSet] = &[regset_sve::SET];
+
+/// None.
+pub const NEVER: &[(RangeInclusive<usize>, Errno)] = &[];
+
 /// The requests' numbers: registers come as sets only.
 pub const REQUESTS: Requests = Requests {
     sysemu: [31, 32],
@@ -64,6 +73,7 @@ pub const REQUESTS: Requests = Requests {
     words: None,
     block_step: None,
     bases: None,
+    areas: None,
 };
 
 const WORDS: usize = 34;
@@ -84,7 +94,7 @@ fn set_general(frame: &mut Frame, _: &mut Context, from: &[u8]) -> Result<(), Er
 
 fn float(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
     out.fill(0);
-    let state = context.float.kept();
+    let state = context.float.kept().fp();
     for (to, v) in out.chunks_exact_mut(16).zip(state.v) {
         to.copy_from_slice(&v.to_ne_bytes());
     }
@@ -93,7 +103,7 @@ fn float(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
 }
 
 fn set_float(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
-    let state = context.float.replace();
+    let mut state = FpState::ZERO;
     for (v, from) in state.v.iter_mut().zip(from.chunks_exact(16)) {
         *v = from.first_chunk().map_or(0, |bytes| u128::from_ne_bytes(*bytes));
     }
@@ -102,6 +112,7 @@ fn set_float(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Er
         bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     });
     (state.fpsr, state.fpcr) = (status, control);
+    context.float.replace().set_fp(state);
     Ok(())
 }
 

@@ -1,11 +1,13 @@
 //! Signal frames: the layout user space knows (`rt_sigframe`: `siginfo_t`, `ucontext_t`, and behind it
 //! records of what else there is: the floating-point registers, the syndrome of a fault).
 
+use super::float::FpState;
 use super::frame::{
     Frame, PSTATE_A, PSTATE_BTYPE, PSTATE_D, PSTATE_F, PSTATE_I, PSTATE_MODE_MASK, PSTATE_NZCV,
 };
+pub use super::no_compat::{restore_compat, setup_compat};
 use super::switch::Fault;
-use super::{sysreg, uaccess};
+use super::{signal_vectors, sve, sysreg, uaccess, vectors};
 use crate::mm::user::{Plain, UserBlock, UserPtr};
 use crate::signal::{Delivery, Restored, vdso_sigreturn};
 use core::mem::{MaybeUninit, offset_of};
@@ -13,14 +15,14 @@ use limen_linux_abi::Errno;
 
 const FPSIMD_MAGIC: u32 = 0x4650_8001;
 const ESR_MAGIC: u32 = 0x4553_5201;
-const EXTRA_MAGIC: u32 = 0x4558_5401;
 const FPSIMD_SIZE: u32 = 528;
+const ESR_SIZE: usize = 16;
 /// Room for records in the frame.
 const RESERVED: usize = 4096;
 /// The whole frame: signal information, context, room for records.
 const FRAME_SIZE: usize = offset_of!(SigFrame, fpsimd) + RESERVED;
-/// The most that an extra record may point to.
-const EXTRA_MAX: u32 = 65536;
+/// How long a frame may be with what an extra record points to (`SIGFRAME_MAXSZ`).
+const LONGEST_FRAME: usize = 65536;
 
 #[repr(C, align(16))]
 struct Fpsimd {
@@ -40,7 +42,8 @@ pub const MIN_STACK_SIZE: usize = 5120;
 
 /// `AT_MINSIGSTKSZ`: what a signal frame takes at most, with the frame record above it and alignment.
 pub fn min_frame_size() -> usize {
-    FRAME_SIZE + 16 + 16
+    let most = offset_of!(SigFrame, fpsimd) + signal_vectors::most();
+    most.max(FRAME_SIZE) + 16 + 16
 }
 
 /// The frame up to the end of what is written and read: a description, never made as a whole.
@@ -80,13 +83,34 @@ const _: () = assert!(size_of::<Fpsimd>() == FPSIMD_SIZE as usize);
 const _: () = assert!(size_of::<SigFrame>() == offset_of!(SigFrame, tail) + 32);
 const _: () = assert!(FRAME_SIZE == 4688);
 
+/// Where the running thread's record of SVE goes. `None`: there is none. The same until it is in user mode.
+fn sve_place() -> Option<signal_vectors::Place> {
+    let fault = if Fault::of_current().esr != 0 { ESR_SIZE } else { 0 };
+    signal_vectors::Place::find(FPSIMD_SIZE as usize + fault, RESERVED)
+}
+
+/// Bytes of the frame with it.
+#[cold]
+fn size_with_sve() -> usize {
+    let end = sve_place().map_or(0, |place| offset_of!(SigFrame, fpsimd) + place.end());
+    end.max(FRAME_SIZE)
+}
+
+/// Writes it; records begin at `records`. `EFAULT`.
+#[cold]
+fn write_sve(records: usize) -> Result<(), Errno> {
+    sve_place().map_or(Ok(()), |place| place.write(records))
+}
+
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
 /// not there.
 #[inline(always)]
 pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
+    // SVE's record may make the frame larger.
+    let size = if sve::is_on() { size_with_sve() } else { FRAME_SIZE };
     // A frame record above the signal frame, so that debuggers can walk through the handler.
     let record = delivery.stack_top.wrapping_sub(16) & !15;
-    let base = record.wrapping_sub(FRAME_SIZE) & !15;
+    let base = record.wrapping_sub(size) & !15;
     let place = UserBlock::<{ FRAME_SIZE + 16 }>::new(base)?;
     save_fpsimd(&place)?;
     let fault = Fault::of_current();
@@ -104,7 +128,13 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     if fault.esr == 0 {
         place.write(TAIL, &0u64)?;
     } else {
-        place.write(TAIL, &[u64::from(ESR_MAGIC) | 16 << 32, fault.esr, 0, 0])?;
+        place.write(
+            TAIL,
+            &[u64::from(ESR_MAGIC) | (ESR_SIZE as u64) << 32, fault.esr, 0, 0],
+        )?;
+    }
+    if sve::is_on() {
+        write_sve(base + offset_of!(SigFrame, fpsimd))?;
     }
     let record = UserBlock::<16>::new(record)?;
     record.write(0, &frame.regs[29])?;
@@ -187,11 +217,14 @@ pub fn sanitize_pstate(pstate: &mut usize) -> bool {
     false
 }
 
-/// Finds the floating-point record among those behind the context: its address. `EFAULT` if they are not well
-/// formed.
-fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
+/// Finds the floating-point record among those behind the context: its address, and if there may be one
+/// (`SVE`) that of SVE's record, with its size. `EFAULT` if they are not well formed.
+#[inline(always)]
+fn find<const SVE: bool>(reserved: usize) -> Result<(usize, Option<(usize, usize)>), Errno> {
     let (mut base, mut limit, mut offset) = (reserved, RESERVED, 0);
+    let last = reserved - offset_of!(SigFrame, fpsimd) + LONGEST_FRAME;
     let mut found: Option<usize> = None;
+    let mut sve = None;
     let mut extra = false;
     loop {
         if limit - offset < 8 || offset % 16 != 0 {
@@ -205,22 +238,29 @@ fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
             0 if size == 0 => break,
             FPSIMD_MAGIC if found.is_none() && size == FPSIMD_SIZE => found = Some(base + offset),
             ESR_MAGIC if size >= 8 => {}
-            EXTRA_MAGIC if !extra && size == 32 => {
+            signal_vectors::SVE_MAGIC if SVE && sve.is_none() && size as usize >= signal_vectors::HEADER => {
+                sve = Some((base + offset, size as usize));
+            }
+            signal_vectors::EXTRA_MAGIC if !extra && size as usize >= signal_vectors::EXTRA_SIZE => {
                 extra = true;
+                let behind = offset + size as usize;
+                if limit - behind < signal_vectors::END {
+                    return Err(Errno::EFAULT);
+                }
                 let [data, bytes] = UserPtr::<[u64; 2]>::new(base + offset + 8).read()?;
-                let bytes = bytes as u32;
-                let [end_magic, end_size] = halves(UserPtr::new(base + offset + 32).read()?);
+                let bytes = bytes as u32 as usize;
+                let [end_magic, end_size] = halves(UserPtr::new(base + behind).read()?);
                 // It must follow at once, behind its own end mark.
-                let expected = base + offset + 32 + 16;
+                let expected = base + behind + signal_vectors::END;
                 if end_magic != 0
                     || end_size != 0
                     || data as usize != expected
                     || !bytes.is_multiple_of(16)
-                    || bytes > EXTRA_MAX
+                    || expected + bytes > last
                 {
                     return Err(Errno::EFAULT);
                 }
-                (base, limit, offset) = (expected, bytes as usize, 0);
+                (base, limit, offset) = (expected, bytes, 0);
                 continue;
             }
             _ => return Err(Errno::EFAULT),
@@ -230,7 +270,30 @@ fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
         }
         offset += size as usize;
     }
-    found.ok_or(Errno::EFAULT)
+    Ok((found.ok_or(Errno::EFAULT)?, sve))
+}
+
+/// Finds the floating-point record if there can be no other.
+fn find_fpsimd(reserved: usize) -> Result<usize, Errno> {
+    find::<false>(reserved).map(|(fpsimd, _)| fpsimd)
+}
+
+/// Restores floating-point registers and SVE's from the records.
+#[inline(never)]
+fn restore_with_sve(reserved: usize) -> Result<(), Errno> {
+    if !sve::is_there() {
+        return restore_fpsimd(find_fpsimd(reserved)?);
+    }
+    let (fpsimd, sve) = find::<true>(reserved)?;
+    let Some(mut memory) = sve.map_or(Ok(None), |(at, size)| signal_vectors::read(at, size))? else {
+        vectors::end_running_live();
+        return restore_fpsimd(fpsimd);
+    };
+    let record = UserBlock::<{ size_of::<Fpsimd>() }>::new(fpsimd)?;
+    let [fpsr, fpcr] = halves(record.read(offset_of!(Fpsimd, fpsr))?);
+    let v = record.read(offset_of!(Fpsimd, v))?;
+    vectors::set_running(FpState { v, fpsr, fpcr }, &mut memory);
+    Ok(())
 }
 
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer;
@@ -263,7 +326,12 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     if !allowed {
         return Err(Errno::EFAULT);
     }
-    restore_fpsimd(find_fpsimd(base + offset_of!(SigFrame, fpsimd))?)?;
+    let reserved = base + offset_of!(SigFrame, fpsimd);
+    if sve::is_on() {
+        restore_with_sve(reserved)?;
+    } else {
+        restore_fpsimd(find_fpsimd(reserved)?)?;
+    }
     Ok(Restored {
         mask,
         altstack: (sp, flags as u32, size),

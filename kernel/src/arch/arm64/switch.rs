@@ -2,34 +2,14 @@
 //! floating-point registers are saved and loaded is `sched::float`'s business (eager policy).
 
 use super::frame::{FRAME_SIZE, Frame};
+use super::vectors::Vectors;
 use super::{cpus, debug};
 use crate::arch::stack_calls::OnStack;
-use crate::sched::float::{Float, Registers, Reset};
+use crate::sched::float::Float;
 use crate::sched::resume::Resume;
 use crate::task::ThreadInfo;
 use core::arch::asm;
 use core::mem::offset_of;
-
-/// `V0` to `V31`, `FPSR`, `FPCR`: also what a signal frame's `fpsimd_context` carries.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(16))]
-pub struct FpState {
-    /// Vector registers.
-    pub v: [u128; 32],
-    /// Floating-point status.
-    pub fpsr: u32,
-    /// Floating-point control.
-    pub fpcr: u32,
-}
-
-impl FpState {
-    /// A fresh program's.
-    pub const ZERO: Self = Self {
-        v: [0; 32],
-        fpsr: 0,
-        fpcr: 0,
-    };
-}
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
 /// touches it.
@@ -43,7 +23,7 @@ pub struct Context {
     pub(super) tls: usize,
     /// Where it goes on.
     pub resume: Resume,
-    pub(super) float: Float<FpState>,
+    pub(super) float: Float<Vectors>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
     /// It is single-stepped.
@@ -81,63 +61,9 @@ impl Fault {
 const _: () = assert!(
     offset_of!(Context, sp) == 16 && offset_of!(Context, tls) == 24 && offset_of!(Context, resume) == 32
 );
-/// Instruction `$op` (`st1` or `ld1`) for all vector registers and the memory at `{at}`, which is what
-/// follows that memory then.
-macro_rules! vectors {
-    ($op:literal) => {
-        $crate::arch::imp::switch::vectors!($op, "0" "3", "4" "7", "8" "11", "12" "15", "16" "19", "20" "23",
-            "24" "27", "28" "31")
-    };
-    ($op:literal, $($first:literal $last:literal),+) => {
-        concat!(
-            ".arch_extension fp\n.arch_extension simd\n",
-            $($op, " {{v", $first, ".2d-v", $last, ".2d}}, [{at}], #64\n"),+
-        )
-    };
-}
-pub(super) use vectors;
 
 unsafe extern "C" {
     fn ret_from_fork();
-}
-
-impl Registers for FpState {
-    #[inline(never)]
-    unsafe fn save(&mut self) {
-        let (status, control): (u64, u64);
-        // SAFETY: as the caller promises.
-        unsafe {
-            asm!(
-                vectors!("st1"),
-                "mrs {status}, fpsr",
-                "mrs {control}, fpcr",
-                at = inout(reg) &raw mut *self => _, status = out(reg) status, control = out(reg) control,
-                options(nostack)
-            );
-        }
-        (self.fpsr, self.fpcr) = (status as u32, control as u32);
-    }
-
-    #[inline(never)]
-    unsafe fn load(&self) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            asm!(
-                vectors!("ld1"),
-                "msr fpsr, {status}",
-                "msr fpcr, {control}",
-                at = inout(reg) &raw const *self => _, status = in(reg) u64::from(self.fpsr),
-                control = in(reg) u64::from(self.fpcr), options(nostack)
-            );
-        }
-    }
-}
-
-impl Reset for FpState {
-    unsafe fn reset() {
-        // SAFETY: as the caller promises.
-        unsafe { Self::ZERO.load() }
-    }
 }
 
 impl Context {
@@ -158,7 +84,7 @@ impl Context {
             sp: 0,
             tls: 0,
             resume: Resume::BEHIND,
-            float: Float::new(FpState::ZERO),
+            float: Float::new(Vectors::NEW),
             fault: Fault::NONE,
             steps: false,
             debug: debug::Registers::NONE,
@@ -193,13 +119,21 @@ impl Context {
             }
         }
         self.tls = tls.unwrap_or_else(thread_pointer);
+        self.float.replace().inherit(parent.float.kept());
         self.float.inherit(&parent.float);
+    }
+
+    /// What the running thread, whose context `own` is, has besides what [`Self::fork_from`] copies goes to
+    /// this context, or comes back.
+    pub fn exchange_rest(&mut self, own: &mut Context) {
+        own.float.besides().exchange(self.float.besides());
     }
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.
     pub fn reset_for_exec(&mut self) {
         let whose = core::ptr::from_ref(self).cast();
+        self.float.replace().begin_program();
         self.float.begin(whose);
         self.debug = debug::Registers::NONE;
         // SAFETY: user mode's own register.

@@ -8,7 +8,7 @@ pub use super::extable::fixup;
 pub use super::user_copies::{clear_user, copy_from_user, copy_string_from_user, copy_to_user};
 
 use super::extable::may_fault;
-use super::switch::vectors;
+use super::float::vectors;
 use super::window::window;
 use crate::arch::windows;
 use core::arch::{asm, naked_asm};

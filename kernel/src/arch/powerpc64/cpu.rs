@@ -49,6 +49,9 @@ pub fn platform() -> &'static str {
     if is_31() { "power10" } else { "power9" }
 }
 
+/// Settings that only this processor has: none.
+pub const SETTINGS: &[crate::arch::settings::Setting] = &[];
+
 /// `AT_HWCAP` and `AT_HWCAP2`: what programs may use (Linux: `uapi/asm/cputable.h`).
 pub fn hwcap() -> (usize, usize) {
     // 32, 64, AltiVec, FPU, MMU, SMT, snooping instruction cache, decimal floating point, 2.06, VSX,

@@ -67,6 +67,8 @@ pub mod mmu;
 pub mod module;
 #[path = "../moves.rs"]
 mod moves;
+#[path = "../no_compat.rs"]
+mod no_compat;
 #[path = "../one_abi.rs"]
 mod one_abi;
 mod openfirmware;

@@ -1,13 +1,15 @@
 //! Register sets for tracers: general registers (`pt_regs`), floating point, vectors, the second halves of
-//! vector-scalar registers.
+//! vector-scalar registers, and three that are alone.
 
 use super::frame::{CR0_SO, Frame, TRAP_SCV};
 use super::spr::{MSR_BE, MSR_MATH, MSR_SE, MSR_STEP};
 use super::switch::Context;
-use crate::arch::register_set::{RegisterSet, Requests, Step, put_words, word};
+use crate::arch::register_set::{Copies, RegisterSet, Requests, Step, VaryingSet, all_of, put_words, word};
+use core::ops::RangeInclusive;
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`, `struct ppc_debug_info`.
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_PPC_VMX`, `NT_PPC_VSX`, `struct ppc_debug_info`, `NT_PPC_PPR`,
+/// `NT_PPC_DSCR`, `NT_PPC_TAR`, `NT_PPC_PMU`.
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -40,27 +42,87 @@ pub const SETS: &[RegisterSet] = &[
         get: |_, _, out| put_words(out, [1, 0, 8, 4]),
         set: |_, _, _| Err(Errno::EIO),
     },
+    RegisterSet {
+        note: 0x104,
+        size: || 8,
+        get: |_, context, out| put_words(out, [context.ppr]),
+        set: |_, context, from| {
+            context.ppr = word(from, 0);
+            Ok(())
+        },
+    },
+    RegisterSet {
+        note: 0x105,
+        size: || 8,
+        get: |_, context, out| put_words(out, [context.dscr]),
+        set: |_, context, from| {
+            context.dscr = word(from, 0);
+            Ok(())
+        },
+    },
+    RegisterSet {
+        note: 0x103,
+        size: || 8,
+        get: |_, context, out| put_words(out, [context.tar]),
+        set: |_, context, from| {
+            context.tar = word(from, 0);
+            Ok(())
+        },
+    },
+    // What counts events, which programs never do by themselves.
+    RegisterSet {
+        note: 0x107,
+        size: || 5 * 8,
+        get: |_, _, out| out.fill(0),
+        set: |_, _, from| match from.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Err(Errno::EIO),
+        },
+    },
 ];
+
+/// None.
+pub const VARYING: &[VaryingSet] = &[];
+
+/// Event-based branches, which no thread has used, and transactional memory, which the machine has not.
+pub const NEVER: &[(RangeInclusive<usize>, Errno)] =
+    &[(0x106..=0x106, Errno::ENODATA), (0x108..=0x10f, Errno::ENODEV)];
 
 /// The requests' numbers.
 pub const REQUESTS: Requests = Requests {
     sysemu: [29, 30],
     sets: &[
-        (12, 13, 0),
-        (14, 15, 1),
-        (18, 19, 2),
-        (22, 23, 0),
-        (27, 28, 3),
-        (0x89, -1, 4),
+        general_words(12, 13),
+        all_of(1, 14, 15),
+        // VRSAVE has four bytes of its own here.
+        Copies {
+            get: 18,
+            set: 19,
+            of: 2,
+            len: 33 * 16 + 4,
+        },
+        general_words(22, 23),
+        all_of(3, 27, 28),
+        all_of(4, 0x89, -1),
     ],
     set_syscall: None,
     words: None,
     block_step: Some(0x100),
     bases: None,
+    areas: None,
 };
 
 /// `ELF_NGREG`: the frame's first words, and room.
 const WORDS: usize = 48;
+/// Words of `pt_regs`.
+const FRAME_WORDS: usize = 44;
+
+/// Requests for `pt_regs`.
+const fn general_words(get: i32, set: i32) -> Copies {
+    let len = FRAME_WORDS * 8;
+    Copies { get, set, of: 0, len }
+}
+
 /// Words of `pt_regs` by number.
 const MSR: usize = 33;
 const ORIG_GPR3: usize = 34;
@@ -78,7 +140,8 @@ fn general(frame: &mut Frame, _: &mut Context, out: &mut [u8]) {
         f.xer,
         // What is above the 32 bits is not defined.
         f.ccr & 0xffff_ffff,
-        f.softe,
+        // Linux says that they are always on in user mode.
+        1,
         f.trap & !1,
         f.dar,
         f.dsisr,
@@ -167,8 +230,12 @@ pub const USER_SIZE: usize = 0;
 pub fn user_word(offset: usize) -> Option<(usize, usize)> {
     /// `PT_FPR0`.
     const FLOAT: usize = 48 * 8;
+    /// `PT_DSCR`.
+    const DSCR: usize = FRAME_WORDS * 8;
     match offset {
-        0..FLOAT => Some((0, offset)),
+        0..DSCR => Some((0, offset)),
+        DSCR => Some((6, 0)),
+        _ if offset < FLOAT => None,
         _ => (offset < FLOAT + 33 * 8).then(|| (1, offset - FLOAT)),
     }
 }

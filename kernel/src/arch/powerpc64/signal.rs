@@ -2,6 +2,7 @@
 //! and vectors; a trampoline's room; `siginfo_t`; what functions may use below the stack pointer).
 
 use super::frame::{CR0_SO, Frame};
+pub use super::no_compat::{restore_compat, setup_compat};
 use super::spr::{self, MSR_FE0, MSR_FE1, MSR_FP, MSR_LE, MSR_MATH, MSR_USER, MSR_VEC, MSR_VSX};
 use super::switch;
 use super::uaccess::{self, user_asm};

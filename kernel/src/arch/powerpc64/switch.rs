@@ -62,9 +62,9 @@ pub struct Context {
     pub resume: Resume,
     /// `VRSAVE`, data stream control, target address and priority.
     pub(super) vrsave: usize,
-    dscr: usize,
-    tar: usize,
-    ppr: usize,
+    pub(super) dscr: usize,
+    pub(super) tar: usize,
+    pub(super) ppr: usize,
     /// The thread's frame of user registers; null if it never has one (idle).
     frame: *mut Frame,
     pub(super) float: Float<FpState>,
@@ -223,6 +223,9 @@ impl Context {
         self.vrsave = spr::read!(spr::VRSAVE);
         irq::local_restore(flags);
     }
+
+    /// Fork copies all of it.
+    pub fn exchange_rest(&mut self, _own: &mut Context) {}
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.

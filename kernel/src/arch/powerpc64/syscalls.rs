@@ -1,6 +1,10 @@
 //! System calls only this architecture has.
 
 use super::frame::Frame;
+pub use super::no_compat::{
+    COMPAT, Segment, call_arg, compat_arch_prctl, get_thread_area, give_segment, is_compat, read_segment,
+    restart_in_user_mode, set_call_arg, set_thread_area,
+};
 pub use super::one_abi::{OLD_ABI, find_call, is_old_call, program_is_old, was_not_made};
 use super::signal;
 use super::spr::{MSR_FE0, MSR_FE1, MSR_LE};

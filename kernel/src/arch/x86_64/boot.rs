@@ -1,6 +1,6 @@
 //! The boot CPU's way from its first Rust line to [`crate::arch::above::start`] on the final kernel map.
 
-use super::{acpi, apic, console, cpu, cpus, debug, descriptor, fpu, kmap, pvh, time, uaccess};
+use super::{acpi, apic, console, cpu, cpus, debug, descriptor, fpu, i386, kmap, pvh, time, uaccess};
 use crate::arch::stub_calls;
 use crate::mm::BootInfo;
 
@@ -23,6 +23,9 @@ pub extern "C" fn rust_start(start_info: u32) -> ! {
         pvh::parse(start_info as usize)
     };
     stub_calls::adapt(pvh::command_line());
+    if i386::is_wanted(pvh::command_line()) {
+        descriptor::open_to_user(i386::VECTOR);
+    }
     fpu::init();
     debug::init();
     // SAFETY: the tables ACPI leads to lie below 4 GiB, which the first tables still map.

@@ -32,8 +32,12 @@ pub const MSR_EFER: u32 = 0xc000_0080;
 pub const MSR_STAR: u32 = 0xc000_0081;
 /// Where `syscall` goes.
 pub const MSR_LSTAR: u32 = 0xc000_0082;
+/// Where `syscall` goes that 32-bit code makes.
+pub const MSR_CSTAR: u32 = 0xc000_0083;
 /// Flags that `syscall` clears.
 pub const MSR_FMASK: u32 = 0xc000_0084;
+/// The code segment that `sysenter` enters; none if it is 0.
+pub const MSR_SYSENTER_CS: u32 = 0x174;
 /// Base of FS.
 pub const MSR_FS_BASE: u32 = 0xc000_0100;
 /// Base of GS.
@@ -139,6 +143,9 @@ pub fn features() -> Features {
 pub fn has(f: Features) -> bool {
     features().contains(f)
 }
+
+/// Settings that only this processor has: none.
+pub const SETTINGS: &[crate::arch::settings::Setting] = &[];
 
 /// `AT_HWCAP` and `AT_HWCAP2`.
 pub fn hwcap() -> (usize, usize) {

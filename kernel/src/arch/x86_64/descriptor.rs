@@ -2,21 +2,17 @@
 //! `smp::set_current` keeps the stack in the task state up to date.
 
 use super::cpu::{self, Features, write_register, wrmsr};
-use super::entry;
 use super::frame::{EFLAGS_IF, EFLAGS_IOPL, EFLAGS_NT, EFLAGS_USER, USER_CS, USER_DS};
+pub use super::frame::{KERNEL_CS, KERNEL_DS};
+use super::tables::{CPU_NUMBER_INDEX, TaskState, tables};
+use super::{entry, i386};
 use crate::sched::cpu::CpuLocal;
-use crate::sync::MAX_CPUS;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-/// Kernel code segment.
-pub const KERNEL_CS: usize = 0x10;
-/// Kernel data segment.
-pub const KERNEL_DS: usize = 0x18;
-/// Where `sysret` finds its segments: that of 32-bit code is the base of the user ones. There is none, so a
-/// program can't leave 64-bit mode: a `syscall` outside it goes to an address of its own (`CSTAR`) on some
-/// processors, and signal frames know one code segment.
-const USER_32_CS: u64 = 0x23;
+/// 32-bit code of user mode (`__USER32_CS`), which is also where `sysret` finds its segments.
+pub const USER_32_CS: usize = 0x23;
+/// Two entries, as the local table's, which come next (`ldt`).
 const TSS_SELECTOR: usize = 0x40;
 
 /// A descriptor's bits for user mode (its privilege level, 3).
@@ -27,9 +23,6 @@ pub const CODE_32: u64 = 0x00cf_9b00_0000_ffff;
 pub const CODE_64: u64 = 0x00af_9b00_0000_ffff;
 /// That of its data.
 pub const DATA: u64 = 0x00cf_9300_0000_ffff;
-
-/// Index of the segment whose limit is the CPU number, for the vDSO's `getcpu`.
-const CPU_NUMBER_INDEX: usize = 15;
 
 /// Stack index in the task state for double faults.
 pub const IST_DOUBLE_FAULT: u8 = 1;
@@ -63,68 +56,6 @@ pub fn boot_stacks() -> *mut EmergencyStacks {
     BOOT_STACKS.0.get()
 }
 
-#[repr(C, packed(4))]
-struct TaskState {
-    _reserved0: u32,
-    rsp: [u64; 3],
-    _reserved1: u64,
-    ist: [u64; 7],
-    _reserved2: u64,
-    _reserved3: u16,
-    io_map: u16,
-}
-
-/// One CPU's tables. 256 bytes, so that finding a CPU's is a shift.
-#[repr(C, align(256))]
-struct CpuTables {
-    gdt: [u64; 16],
-    tss: TaskState,
-}
-
-const _: () = assert!(size_of::<CpuTables>() == 256 && size_of::<TaskState>() == 104);
-
-struct AllTables(UnsafeCell<[CpuTables; MAX_CPUS]>);
-
-// SAFETY: element `n` is written only while CPU `n` is being set up, and afterwards only by CPU `n` with
-// interrupts off.
-unsafe impl Sync for AllTables {}
-
-static TABLES: AllTables = AllTables(UnsafeCell::new(
-    [const {
-        CpuTables {
-            gdt: [0; 16],
-            tss: TaskState {
-                _reserved0: 0,
-                rsp: [0; 3],
-                _reserved1: 0,
-                ist: [0; 7],
-                _reserved2: 0,
-                _reserved3: 0,
-                io_map: size_of::<TaskState>() as u16,
-            },
-        }
-    }; MAX_CPUS],
-));
-
-fn tables(cpu: usize) -> *mut CpuTables {
-    assert!(cpu < MAX_CPUS);
-    // The bound was checked, so the element exists.
-    TABLES.0.get().cast::<CpuTables>().wrapping_add(cpu)
-}
-
-/// Where entries from user mode start on CPU `cpu`.
-///
-/// # Safety
-/// `cpu` is this CPU, interrupts are off, and `top` is the top of the stack of the thread about to run.
-#[inline(always)]
-pub unsafe fn set_kernel_stack(cpu: usize, top: usize) {
-    // SAFETY: `cpu` is a CPU's number, so the element exists; only this CPU touches it.
-    unsafe {
-        let t = TABLES.0.get().cast::<CpuTables>().add(cpu);
-        (&raw mut (*t).tss.rsp).cast::<u64>().write_unaligned(top as u64);
-    }
-}
-
 #[repr(C, packed)]
 struct Pointer {
     limit: u16,
@@ -156,6 +87,7 @@ pub unsafe fn load(local: *const CpuLocal, stacks: *mut EmergencyStacks) {
         let gdt = &mut (*t).gdt;
         gdt[KERNEL_CS / 8] = CODE_64;
         gdt[KERNEL_DS / 8] = DATA;
+        gdt[USER_32_CS / 8] = CODE_32 | FOR_USER;
         gdt[USER_DS / 8] = DATA | FOR_USER;
         gdt[USER_CS / 8] = CODE_64 | FOR_USER;
         gdt[TSS_SELECTOR / 8] =
@@ -195,8 +127,15 @@ pub unsafe fn load(local: *const CpuLocal, stacks: *mut EmergencyStacks) {
         wrmsr(cpu::MSR_GS_BASE, local as u64);
         wrmsr(cpu::MSR_KERNEL_GS_BASE, 0);
         wrmsr(cpu::MSR_FS_BASE, 0);
-        wrmsr(cpu::MSR_STAR, (USER_32_CS << 48) | (KERNEL_CS as u64) << 32);
+        wrmsr(
+            cpu::MSR_STAR,
+            (USER_32_CS as u64) << 48 | (KERNEL_CS as u64) << 32,
+        );
         wrmsr(cpu::MSR_LSTAR, entry::syscall_entry_address() as u64);
+        // 32-bit code has no system calls: `syscall`, where the processor knows it there, says so, and
+        // `sysenter` faults without a segment to enter by.
+        wrmsr(cpu::MSR_CSTAR, entry::no_call_address() as u64);
+        wrmsr(cpu::MSR_SYSENTER_CS, 0);
         // Everything user space could set that would harm the kernel, and the direction and trap flags.
         wrmsr(
             cpu::MSR_FMASK,
@@ -235,9 +174,12 @@ pub fn init_idt() {
             18 => IST_MACHINE_CHECK,
             _ => 0,
         };
-        // Only the breakpoint instructions may be used from user mode.
+        // Only the breakpoint instructions may be used from user mode, and what `open_to_user` lets.
         let dpl = if vector == 3 || vector == 4 { 3 } else { 0 };
-        let address = entry::stub_address(vector) as u64;
+        let address = match vector {
+            i386::VECTOR => entry::compat_entry_address(),
+            _ => entry::stub_address(vector),
+        } as u64;
         let attributes = 0x8e00 | (dpl << 13) | u64::from(ist);
         let gate = Gate {
             low: (address & 0xffff)
@@ -249,4 +191,11 @@ pub fn init_idt() {
         // SAFETY: only this CPU runs, and the index is below 256.
         unsafe { IDT.0.get().cast::<Gate>().add(vector).write(gate) };
     }
+}
+
+/// Lets user mode use the vector by `int`. Boot CPU, before the final kernel map makes the table read-only.
+pub fn open_to_user(vector: usize) {
+    assert!(vector < 256);
+    // SAFETY: only this CPU runs, and the index is below 256. (No interrupt comes by this vector yet.)
+    unsafe { (*IDT.0.get().cast::<Gate>().add(vector)).low |= FOR_USER };
 }

@@ -4,6 +4,8 @@
 //! * `syscall`: the frame goes to the top of the thread's kernel stack. Back by `sysret` unless the frame is
 //!   marked as changed: then the registers that Rust functions keep are as they were, and the others come
 //!   from the frame.
+//! * `int 0x80`: the same for calls of the i386 ABI. The processor has pushed the end of the frame, which is
+//!   marked as such a call's and as changed.
 //! * 256 vectors: exceptions and interrupts. GS is exchanged if they came from user mode.
 //! * `iretq` faults in the kernel if there is no way back to what the frame says: an address that is not
 //!   canonical, segments that are none. By then the user's registers are loaded: `x86_segment` makes it the
@@ -12,11 +14,19 @@
 //!   as if it had been taken there, one in the kernel is of the next kind.
 //! * NMI, double fault and machine check may arrive anywhere, also between an entry and its `swapgs`, and
 //!   user space can load any GS base. Their stacks are this CPU's own, and just above the frame lies the
-//!   address of the CPU's block: `x86_paranoid` sets GS from there and puts it back as it was.
+//!   address of the CPU's block: `x86_paranoid` sets GS from there and puts it back as it was. Those from
+//!   user mode go on to the thread's stack: the `iretq` back may fault, and that fault is the thread's.
+//! * `iretq` lets NMIs come again. A trap in an NMI's handler, such as a breakpoint of a site that is being
+//!   changed, returns without it, or the next NMI would begin where the frame of the first lies. So do all
+//!   traps of the kernel with interrupts off. With interrupts on, the return must be one instruction, or a
+//!   storm of interrupts would climb down the stack.
+//! * The last `iretq` to a stack segment of the local table is made on a stack of its own (`espfix`), where
+//!   its faults are double faults.
+//! * `syscall` in 32-bit code, where the processor knows it there, says that there is no such call.
 //!
 //! One unused word below the frame keeps the stack aligned for the call.
 
-use super::frame::{Frame, USER_CS, USER_DS};
+use super::frame::{CHANGED, COMPAT, EFLAGS_IF, ELSEWHERE, Frame, USER_CS, USER_DS};
 use super::{cpu, exception, uaccess};
 use crate::arch::stack_calls::OnStack;
 use crate::arch::stub_calls::{self, crossing, hardened};
@@ -24,13 +34,18 @@ use crate::sched::cpu::CpuLocal;
 use crate::threshold::{self, hardened};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
+use limen_linux_abi::Errno;
 
 /// Exceptions that come with an error code: a bit for each vector.
 const WITH_ERROR: u32 = 1 << 8 | 0x1f << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
-/// Those that may arrive anywhere, on stacks of their own: NMI, double fault, machine check.
-const PARANOID: u32 = 1 << 2 | 1 << 8 | 1 << 18;
+/// Those that may arrive anywhere, on stacks of their own: NMI, machine check.
+const PARANOID: u32 = 1 << 2 | 1 << 18;
+/// One more, unless it is a fault of the `iretq` in `espfix_return`: double fault.
+const DOUBLE: u32 = 1 << 8;
 /// The one that is so only in the kernel.
 const DEBUG: u32 = 1 << 1;
+/// A general protection fault.
+const PROTECTION: u32 = 13;
 /// Those that `iretq` may raise.
 const OF_IRETQ: u32 = 0xf << 10;
 
@@ -68,12 +83,29 @@ global_asm!(
 .endm
 .macro RESTORE_ALL"#,
     registers!(load: "r15" "r14" "r13" "r12" "rbx" "rbp" "r10" "r9" "r8" "rax" "rdx" "rsi" "rdi" "r11" "rcx"),
-    ".endm",
+    r#".endm
+// From user mode: what the processor and the stub of the vector have pushed moves from the CPU's stack to
+// where user mode's frame has to be.
+.macro TO_THREADS_STACK
+    swapgs
+    mov gs:[{scratch}], rax
+    mov rax, rsp
+    mov rsp, gs:[{kernel_stack}]
+    push [rax + 6 * 8]
+    push [rax + 5 * 8]
+    push [rax + 4 * 8]
+    push [rax + 3 * 8]
+    push [rax + 2 * 8]
+    push [rax + 8]
+    push [rax]
+    mov rax, gs:[{scratch}]
+    swapgs
+.endm"#,
     crossing!(),
     r#"
 .pushsection .noinstr.text, "ax"
 .balign 64
-.globl syscall_entry, return_iretq, x86_ret_from_fork, trap_stubs
+.globl syscall_entry, compat_entry, no_call_entry, return_iretq, espfix_return, x86_ret_from_fork, trap_stubs
 
 // RCX has the user's RIP and R11 its RFLAGS; the stack is the user's. What `iretq` needs is pushed, as an
 // exception would have done, then the other registers. RBP 0 ends backtraces.
@@ -104,6 +136,29 @@ begin syscall_entry
     sysretq
 .size syscall_entry, . - syscall_entry
 
+// A call of the i386 ABI, by `int 0x80`, from code of any kind: on the thread's stack, and what `iretq` needs
+// is there. The number has 32 bits.
+begin compat_entry
+    cld
+    push rax
+    mov dword ptr [rsp + 4], 0
+    swapgs
+    sub rsp, {rest}
+    mov [rsp + {rdi}], rdi
+    SAVE_REST
+    mov dword ptr [rsp + {cs} + 4], {compat}
+    xor ebp, ebp
+    lea rdi, [rsp + 8]
+    crossing call, {compat_call}, {tracked_compat}, {hardened_compat}
+    jmp return_from_trap
+.size compat_entry, . - compat_entry
+
+// 32-bit code made a call. RCX and R11 are as above, the stack and GS are the user's and stay.
+begin no_call_entry
+    mov eax, {enosys}
+    sysret
+.size no_call_entry, . - no_call_entry
+
 // The processor, and the stub of the vector, have pushed five words, error code and vector. From user mode
 // GS is the user's until `swapgs`, and again before the return there.
 begin trap_common
@@ -117,9 +172,27 @@ return_from_trap:
     test byte ptr [rsp + {cs}], 3
     jz 7f
     swapgs
-7:  add rsp, {rest} + 8
+6:  add rsp, {rest} + 8
 return_iretq:
     iretq
+7:  test byte ptr [rsp + {eflags} + 1], {interrupts_on} >> 8
+    jnz 6b
+    test byte ptr [rsp + {cs} + 4], {elsewhere}
+    jnz 6b
+    // The address and the flags go below what the kernel had on its stack. That may be on the frame's own
+    // words, its flags' not among them: these say then where the others are.
+    mov rax, [rsp + {rsp}]
+    mov rcx, [rsp + {rip}]
+    mov rdx, [rsp + {eflags}]
+    mov [rax - 8], rcx
+    mov [rax - 2 * 8], rdx
+    sub rax, 2 * 8
+    mov [rsp + {eflags}], rax"#,
+    registers!(load: "rax" "rcx" "rdx"),
+    r#"
+    mov rsp, [rsp + {eflags}]
+    popfq
+    ret
 .size trap_common, . - trap_common
 
 // Exceptions that `return_iretq` may raise: in kernel mode, but with the user's GS. Rust exchanges it, and
@@ -134,30 +207,57 @@ begin trap_segment
 // What may arrive anywhere: in kernel mode GS may be the user's or the kernel's. Rust finds out, and leaves
 // it as other traps do.
 begin trap_paranoid
-    SAVE_TRAP
+    test byte ptr [rsp + 3 * 8], 3
+    jz 7f
+    TO_THREADS_STACK
+7:  SAVE_TRAP
     crossing call, {paranoid}, {tracked_paranoid}
-    jmp return_from_trap
+    test byte ptr [rsp + {cs}], 3
+    jnz return_from_trap
+    RESTORE_ALL
+    add rsp, {rest} + 8
+    iretq
 .size trap_paranoid, . - trap_paranoid
 
-// What the processor and the stub of the vector have pushed moves to where user mode's frame has to be.
+// From user mode a trap like others.
 begin trap_debug
     test byte ptr [rsp + 3 * 8], 3
     jz trap_paranoid
+    TO_THREADS_STACK
+    jmp trap_common
+.size trap_debug, . - trap_debug
+
+// The frame of a return named this place instead of user mode's. All registers are the user's but for the
+// stack pointer, which points to this CPU's stack for this, where nothing can be written.
+begin espfix_return
+    swapgs
+espfix_iretq:
+    iretq
+.size espfix_return, . - espfix_return
+
+// A double fault. If that `iretq` faulted, registers and GS are the user's, and the words that it was to take
+// lie where the stack pointer was: they move to where user mode's frame has to be, as from a general
+// protection fault there.
+begin trap_double
+    test byte ptr [rsp + 3 * 8], 3
+    jnz trap_paranoid
+    cmp qword ptr [rsp + 2 * 8], offset espfix_iretq
+    jne trap_paranoid
     swapgs
     mov gs:[{scratch}], rax
-    mov rax, rsp
+    mov rax, [rsp + 5 * 8]
     mov rsp, gs:[{kernel_stack}]
-    push [rax + 6 * 8]
-    push [rax + 5 * 8]
     push [rax + 4 * 8]
     push [rax + 3 * 8]
     push [rax + 2 * 8]
     push [rax + 8]
     push [rax]
+    push 0
+    push {protection}
     mov rax, gs:[{scratch}]
     swapgs
     jmp trap_common
-.size trap_debug, . - trap_debug
+.size trap_double, . - trap_double
 
 // A new thread begins here, by its first switch, with its frame above the unused word.
 begin x86_ret_from_fork
@@ -180,6 +280,8 @@ begin trap_stubs
     push vector
     .if exception & {paranoid_vectors}
     jmp trap_paranoid
+    .elseif exception & {double}
+    jmp trap_double
     .elseif exception & {debug}
     jmp trap_debug
     .elseif exception & {of_iretq}
@@ -195,6 +297,9 @@ begin trap_stubs
     with_error = const WITH_ERROR,
     paranoid_vectors = const PARANOID,
     debug = const DEBUG,
+    double = const DOUBLE,
+    protection = const PROTECTION,
+    enosys = const Errno::ENOSYS.to_return_value() as i32,
     of_iretq = const OF_IRETQ,
     scratch = const offset_of!(CpuLocal, scratch),
     kernel_stack = const offset_of!(CpuLocal, kernel_stack_top),
@@ -221,18 +326,24 @@ begin trap_stubs
     rip = const offset_of!(Frame, rip) + 8,
     cs = const offset_of!(Frame, cs) + 8,
     eflags = const offset_of!(Frame, eflags) + 8,
+    interrupts_on = const EFLAGS_IF,
+    elsewhere = const ELSEWHERE >> 32,
     rsp = const offset_of!(Frame, rsp) + 8,
+    compat = const (CHANGED | COMPAT) >> 32,
     syscall = sym x86_syscall::<false>,
+    compat_call = sym x86_compat::<false>,
     trap = sym x86_trap::<false>,
     segment = sym x86_segment::<false>,
     paranoid = sym x86_paranoid::<false>,
     fork = sym x86_return_from_fork::<false>,
     tracked_syscall = sym x86_syscall::<true>,
+    tracked_compat = sym x86_compat::<true>,
     tracked_trap = sym x86_trap::<true>,
     tracked_segment = sym x86_segment::<true>,
     tracked_paranoid = sym x86_paranoid::<true>,
     tracked_fork = sym x86_return_from_fork::<true>,
     hardened_syscall = sym hardened_syscall,
+    hardened_compat = sym hardened_compat,
     hardened_trap = sym hardened_trap,
     hardened_segment = sym hardened_segment,
     hardened_fork = sym hardened_fork,
@@ -240,6 +351,8 @@ begin trap_stubs
 
 unsafe extern "C" {
     fn syscall_entry();
+    fn compat_entry();
+    fn no_call_entry();
     fn trap_stubs();
     /// The `iretq` that returns to user mode.
     fn return_iretq();
@@ -248,6 +361,16 @@ unsafe extern "C" {
 /// Where `syscall` goes.
 pub fn syscall_entry_address() -> usize {
     syscall_entry as *const () as usize
+}
+
+/// Where `int 0x80` goes.
+pub fn compat_entry_address() -> usize {
+    compat_entry as *const () as usize
+}
+
+/// Where `syscall` of 32-bit code goes.
+pub fn no_call_address() -> usize {
+    no_call_entry as *const () as usize
 }
 
 /// The stub of an interrupt vector.
@@ -260,6 +383,13 @@ pub fn stub_address(vector: usize) -> usize {
 extern "C" fn x86_syscall<const TRACKED: bool>(frame: &mut Frame) {
     threshold::syscall::<TRACKED>(frame);
     debug_assert!(frame.is_changed() || frame.fits_sysret());
+}
+
+/// A system call of the i386 ABI.
+#[unsafe(link_section = ".noinstr.text")]
+extern "C" fn x86_compat<const TRACKED: bool>(frame: &mut Frame) {
+    uaccess::close_window();
+    threshold::compat_syscall::<TRACKED>(frame);
 }
 
 /// An exception or interrupt with its vector and error code.
@@ -309,6 +439,8 @@ unsafe fn own_frame(frame: *mut Frame) -> *mut Frame {
                 let value = frame.cast::<usize>().add(n).read();
                 at.cast::<usize>().add(n).write_volatile(value);
             }
+            // The call is over.
+            (*at).cs &= !COMPAT;
         }
         if (*at).cs & 3 != 0 {
             swapgs();
@@ -336,9 +468,9 @@ unsafe fn swapgs() {
     unsafe { asm!("swapgs", options(nostack, preserves_flags)) }
 }
 
-/// An NMI, double fault, machine check, or a debug exception in the kernel, on its own stack: above the frame
-/// lies the address of the CPU's block. If it came from user mode, GS is the user's, and the way back
-/// exchanges it; in the kernel it may be either, and is put back as it was.
+/// An NMI, double fault, machine check, or a debug exception in the kernel. If it came from user mode, this
+/// is the thread's stack and GS is the user's, and the way back exchanges it. In the kernel it is a stack for
+/// this, with the address of the CPU's block above the frame; GS may be either, and is put back as it was.
 ///
 /// # Safety
 /// By the entry stub only.
@@ -373,6 +505,7 @@ extern "C" fn x86_return_from_fork<const TRACKED: bool>(frame: &mut Frame) {
 
 hardened! {
     hardened_syscall: x86_syscall,
+    hardened_compat: x86_compat,
     hardened_fork: x86_return_from_fork,
 }
 

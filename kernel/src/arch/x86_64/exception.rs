@@ -1,6 +1,6 @@
 //! Decoding of exceptions and interrupts; calls the threshold with the right handler.
 
-use super::frame::{EFLAGS_RF, EFLAGS_TF, Frame};
+use super::frame::{EFLAGS_RF, EFLAGS_TF, Frame, USER_CS, USER_DS};
 use super::switch::Fault;
 use super::{cpu, debug, interrupt, uaccess};
 use crate::mm::Prot;
@@ -10,6 +10,7 @@ use crate::signal::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
 use crate::task::{current, ptrace::left_step};
 use crate::threshold;
 use core::sync::atomic::{AtomicBool, Ordering};
+use limen_entry::Frame as _;
 
 const DIVIDE: u8 = 0;
 const DEBUG: u8 = 1;
@@ -171,6 +172,9 @@ fn exception(frame: &mut Frame, vector: u8, error: usize) {
         }
         fatal(frame, vector, error);
     }
+    if vector == STACK_FAULT && may_try_again(frame, error) {
+        return;
+    }
     let ip = frame.rip;
     let (signal, code, addr) = match vector {
         DIVIDE => (SIGFPE, FPE_INTDIV, ip),
@@ -185,6 +189,15 @@ fn exception(frame: &mut Frame, vector: u8, error: usize) {
     };
     Fault::remember(vector, error, None);
     crate::signal::force_fault(signal, code, addr);
+}
+
+/// Whether a stack fault of user mode may have been the kernel's doing (`Context::mend_stack`).
+#[cold]
+fn may_try_again(frame: &Frame, error: usize) -> bool {
+    error == 0
+        && frame.ss == USER_DS
+        && frame.cs & 0xffff != USER_CS
+        && with_current_context(|context| context.mend_stack())
 }
 
 /// `si_code` for unmasked floating-point exceptions (the order in which the processor reports them).
@@ -207,7 +220,13 @@ static PANICKING: AtomicBool = AtomicBool::new(false);
 /// NMI, double fault, machine check, and debug exceptions in the kernel.
 #[inline(always)]
 pub fn paranoid<const TRACKED: bool>(frame: &mut Frame, vector: u8, error: usize) {
-    threshold::nmi::<TRACKED>(frame, |frame| emergency(frame, vector, error));
+    threshold::nmi::<TRACKED>(frame, |frame| {
+        emergency(frame, vector, error);
+        if frame.cs & 3 != 0 {
+            // No work is done on this way to user mode, but its stack segment may be one of its own.
+            frame.prepare_return();
+        }
+    });
 }
 
 /// The NMI may have come between the `sti` and the `hlt` of a CPU that is about to sleep: the way back ends

@@ -167,6 +167,20 @@ pub fn load_initial_components(components: u64) {
     }
 }
 
+/// Changes the legacy area of the running thread's registers by `f`, which leaves MXCSR alone: anything else
+/// there can be loaded.
+pub fn change_legacy(f: impl FnOnce(&mut [u8])) {
+    #[repr(C, align(16))]
+    struct Image([u8; LEGACY]);
+    let mut image = Image([0; LEGACY]);
+    // SAFETY: aligned, and as large as it must be. (In between the thread may be switched out and in, which
+    // does not change its registers.)
+    unsafe { asm!("fxsave64 [{}]", in(reg) &raw mut image, options(nostack, preserves_flags)) };
+    f(&mut image.0);
+    // SAFETY: as above; the control word of SSE is one that was there.
+    unsafe { asm!("fxrstor64 [{}]", in(reg) &raw const image, options(nostack, preserves_flags)) };
+}
+
 /// Unmasked x87 exceptions that are pending.
 pub fn x87_exceptions() -> u32 {
     let (mut status, mut control) = (0u16, 0u16);

@@ -1,5 +1,6 @@
 //! The saved register file.
 
+use super::espfix;
 use core::fmt;
 use limen_linux_abi::{Errno, Restart};
 
@@ -27,7 +28,7 @@ pub struct Frame {
     /// The system call number as made; -1 if the frame is not a system call's.
     pub orig_rax: usize,
     pub rip: usize,
-    /// The code segment selector (what `iretq` looks at), and [`CHANGED`].
+    /// The code segment selector (what `iretq` looks at), [`CHANGED`], [`COMPAT`] and [`ELSEWHERE`].
     pub cs: usize,
     pub eflags: usize,
     pub rsp: usize,
@@ -40,15 +41,28 @@ const _: () = assert!(size_of::<Frame>() == 21 * 8);
 /// the frame, so the way back must restore all of it, with `iretq`. The stub tests the upper half of the
 /// slot.
 pub const CHANGED: usize = 1 << 32;
+/// The same, of a frame that says kernel mode: what it returns to is on another stack, where nothing can be
+/// written (`espfix`), and user mode is next.
+pub const ELSEWHERE: usize = 1 << 34;
+
+/// In the same slot: `int 0x80` made the call. Its number is one of the i386 ABI, its arguments are in RBX,
+/// RCX, RDX, RSI, RDI and RBP, and the way back is always by `iretq`.
+pub const COMPAT: usize = 1 << 33;
 
 // `sysret` faults in kernel mode, on the user's stack, if the address it returns to is not canonical; a
 // `syscall` instruction can't end there.
 const _: () = assert!(super::mmu::USER_END < 1 << 47);
 
+/// Kernel code segment.
+pub const KERNEL_CS: usize = 0x10;
+/// Kernel data segment.
+pub const KERNEL_DS: usize = 0x18;
 /// User data segment (the values are those of Linux, which programs can see).
 pub const USER_DS: usize = 0x2b;
 /// User 64-bit code segment.
 pub const USER_CS: usize = 0x33;
+/// The bit of a selector that means the local table.
+pub const LOCAL: usize = 1 << 2;
 
 /// Carry flag.
 pub const EFLAGS_CF: usize = 1 << 0;
@@ -75,7 +89,9 @@ pub const EFLAGS_USER: usize =
 const NOT_A_SYSCALL: usize = usize::MAX;
 const SYS_EXECVE: usize = 59;
 const SYS_RESTART_SYSCALL: usize = 219;
-/// Length of the `syscall` instruction.
+/// `restart_syscall` of the i386 ABI.
+const SYS_RESTART_SYSCALL_I386: usize = 0;
+/// Length of the `syscall` instruction, and of `int 0x80`.
 const SYSCALL_LENGTH: usize = 2;
 
 /// What was interrupted: the frame says so itself.
@@ -148,6 +164,34 @@ impl Frame {
             _ => &mut self.r9,
         } = value;
     }
+    /// Whether the call is one of the i386 ABI.
+    #[inline(always)]
+    pub fn is_compat(&self) -> bool {
+        self.cs & COMPAT != 0
+    }
+    /// Argument `n` (0 to 5) of a call of the i386 ABI: the whole register, of which the call itself looks at
+    /// the lower half only.
+    pub fn compat_arg(&self, n: usize) -> usize {
+        match n {
+            0 => self.rbx,
+            1 => self.rcx,
+            2 => self.rdx,
+            3 => self.rsi,
+            4 => self.rdi,
+            _ => self.rbp,
+        }
+    }
+    /// Sets it.
+    pub fn set_compat_arg(&mut self, n: usize, value: usize) {
+        *match n {
+            0 => &mut self.rbx,
+            1 => &mut self.rcx,
+            2 => &mut self.rdx,
+            3 => &mut self.rsi,
+            4 => &mut self.rdi,
+            _ => &mut self.rbp,
+        } = value;
+    }
     /// Sets the system call's result.
     #[inline(always)]
     pub fn set_result(&mut self, result: Result<usize, Errno>) {
@@ -182,6 +226,17 @@ impl Frame {
         self.mark_changed();
         self.rax = self.orig_rax;
         self.rip = self.rip.wrapping_sub(SYSCALL_LENGTH);
+    }
+    /// The call becomes the one that restarts it; `compat`: of the i386 ABI.
+    pub fn rearm_of(&mut self, restart: Restart, compat: bool) {
+        if restart == Restart::Block {
+            self.orig_rax = if compat {
+                SYS_RESTART_SYSCALL_I386
+            } else {
+                SYS_RESTART_SYSCALL
+            };
+        }
+        self.rax = self.orig_rax;
     }
     /// Signals come: an interrupted call stays what it is.
     #[inline(always)]
@@ -248,10 +303,16 @@ impl limen_entry::Frame for Frame {
         Errno::from_return_value(self.rax)?.restart()
     }
     fn rearm(&mut self, restart: Restart) {
-        if restart == Restart::Block {
-            self.orig_rax = SYS_RESTART_SYSCALL;
+        self.rearm_of(restart, self.is_compat());
+    }
+    fn prepare_return(&mut self) {
+        if self.ss & LOCAL != 0 {
+            let cs = self.cs & 0xffff;
+            let [rip, rsp] = espfix::prepare([self.rip, cs, self.eflags, self.rsp, self.ss]);
+            (self.rip, self.rsp) = (rip, rsp);
+            (self.cs, self.ss) = (KERNEL_CS | CHANGED | ELSEWHERE, KERNEL_DS);
+            self.eflags = EFLAGS_FIXED;
         }
-        self.rax = self.orig_rax;
     }
 }
 

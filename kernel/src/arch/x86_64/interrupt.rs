@@ -64,6 +64,9 @@ static NEXT_VECTOR: IrqSpinLock<u8> = IrqSpinLock::new(FIRST_DEVICE_VECTOR);
 
 fn allocate_vector() -> Option<u8> {
     let mut next = NEXT_VECTOR.lock();
+    if usize::from(*next) == super::i386::VECTOR {
+        *next += 1;
+    }
     if *next > LAST_DEVICE_VECTOR {
         return None;
     }

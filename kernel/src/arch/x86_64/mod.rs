@@ -10,6 +10,7 @@ mod cpus;
 pub mod debug;
 mod descriptor;
 pub mod entry;
+mod espfix;
 pub mod exception;
 pub mod exits;
 #[path = "../extable.rs"]
@@ -19,6 +20,7 @@ pub mod frame;
 mod head;
 #[path = "../helper.rs"]
 mod helper;
+mod i386;
 pub mod interrupt;
 pub mod irq;
 pub mod jump_label;
@@ -28,6 +30,7 @@ mod kernel_tables;
 mod kmap;
 #[path = "../last_fault.rs"]
 mod last_fault;
+mod ldt;
 pub mod mmu;
 pub mod module;
 #[path = "../one_abi.rs"]
@@ -37,13 +40,19 @@ pub mod patch;
 pub mod platform;
 mod pvh;
 pub mod regset;
+mod segments;
+mod selector;
 pub mod serial;
 pub mod signal;
+mod signal_fpu;
+mod signal_i386;
 pub mod sites;
 pub mod smp;
 pub mod stack;
 pub mod switch;
 pub mod syscalls;
+mod tables;
+mod thread_area;
 pub mod time;
 mod tlb;
 pub mod uaccess;

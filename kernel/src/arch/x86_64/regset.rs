@@ -1,15 +1,19 @@
 //! Register sets for tracers: general registers (`user_regs_struct`), floating point, extended state, debug
 //! registers.
 
-use super::frame::{CHANGED, EFLAGS_TF, Frame, USER_DS};
+use super::frame::{CHANGED, COMPAT, EFLAGS_TF, Frame};
 use super::mmu::USER_END;
 use super::switch::Context;
 use super::syscalls::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS};
-use super::{cpu, debug, fpu};
-use crate::arch::register_set::{Base, RegisterSet, Requests, Step, put_words, word};
+use super::{cpu, debug, fpu, tables, thread_area};
+use crate::arch::register_set::{
+    Areas, Base, RegisterSet, Requests, Step, VaryingSet, all_of, put_words, word,
+};
+use core::ops::RangeInclusive;
 use limen_linux_abi::Errno;
 
-/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_X86_XSTATE`, `u_debugreg`.
+/// `NT_PRSTATUS`, `NT_PRFPREG`, `NT_X86_XSTATE`, `u_debugreg`, and descriptions of the thread's own segments.
+/// (The number that the last has in 32-bit programs, `NT_386_TLS`, is none in 64-bit ones.)
 pub const SETS: &[RegisterSet] = &[
     RegisterSet {
         note: 1,
@@ -35,12 +39,24 @@ pub const SETS: &[RegisterSet] = &[
         get: |_, context, out| put_words(out, context.debug.words()),
         set: set_debug,
     },
+    RegisterSet {
+        note: 0,
+        size: || tables::OWN_COUNT * DESCRIBED,
+        get: own_segments,
+        set: set_own_segments,
+    },
 ];
+
+/// None.
+pub const VARYING: &[VaryingSet] = &[];
+
+/// None.
+pub const NEVER: &[(RangeInclusive<usize>, Errno)] = &[];
 
 /// The requests' numbers.
 pub const REQUESTS: Requests = Requests {
     sysemu: [31, 32],
-    sets: &[(12, 13, 0), (14, 15, 1)],
+    sets: &[all_of(0, 12, 13), all_of(1, 14, 15)],
     set_syscall: None,
     words: None,
     block_step: Some(33),
@@ -51,7 +67,17 @@ pub const REQUESTS: Requests = Requests {
         ARCH_SET_GS => Some((true, GS)),
         _ => None,
     })),
+    areas: Some(Areas {
+        get: 25,
+        set: 26,
+        of: 4,
+        len: DESCRIBED,
+        at: |number| Ok(thread_area::place(number)? * DESCRIBED),
+    }),
 };
+
+/// Bytes of `struct user_desc`.
+const DESCRIBED: usize = 16;
 
 /// Words of `user_regs_struct`: the frame's, bases of FS and GS, DS, ES, FS, GS.
 const WORDS: usize = 27;
@@ -112,20 +138,24 @@ fn general(frame: &mut Frame, context: &mut Context, out: &mut [u8]) {
 fn set_general(frame: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
     let words: [usize; WORDS] = core::array::from_fn(|n| word(from, n));
     let [cs, ss] = [words[17] & 0xffff, words[20] & 0xffff];
-    // The kernel loads the others itself: only what is there, or can always be loaded.
+    // None with the kernel's rights; what is there may stay. Whether there is such a segment is found out
+    // when the thread runs: what cannot be loaded becomes 0, and with a code or stack segment that it cannot
+    // have the return to user mode faults.
     let all = context.selectors();
     let mut selectors = 0;
     for n in 0..4 {
         let new = words[23 + n] as u64 & 0xffff;
-        if ![0, USER_DS as u64, all >> (16 * n) & 0xffff].contains(&new) {
+        if new != 0 && new & 3 != 3 && new != all >> (16 * n) & 0xffff {
             return Err(Errno::EIO);
         }
         selectors |= new << (16 * n);
     }
-    if cs & 3 != 3 || ss & 3 != 3 || words[21] >= USER_END || words[22] >= USER_END {
+    let mut bases = context.bases().into_iter().zip([words[21], words[22]]);
+    let are_addresses = bases.all(|(old, new)| new < USER_END || new == old);
+    if cs & 3 != 3 || ss & 3 != 3 || !are_addresses {
         return Err(Errno::EIO);
     }
-    let eflags;
+    let (eflags, was) = (words[18], frame.cs);
     [
         frame.r15,
         frame.r14,
@@ -145,12 +175,12 @@ fn set_general(frame: &mut Frame, context: &mut Context, from: &[u8]) -> Result<
         frame.orig_rax,
         frame.rip,
         _,
-        eflags,
+        _,
         frame.rsp,
         frame.ss,
     ] = *words.first_chunk::<FRAME_WORDS>().unwrap_or(&[0; FRAME_WORDS]);
     frame.ss = ss;
-    frame.cs = cs | CHANGED;
+    frame.cs = cs | CHANGED | was & COMPAT;
     frame.set_user_flags(eflags);
     context.set_bases(words[21], words[22], selectors);
     Ok(())
@@ -249,6 +279,33 @@ fn set_extended(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(),
         }
         Ok(())
     })
+}
+
+fn own_segments(_: &mut Frame, context: &mut Context, out: &mut [u8]) {
+    out.fill(0);
+    let words = context.own_segments();
+    for (n, (to, descriptor)) in out.chunks_exact_mut(DESCRIBED).zip(words).enumerate() {
+        let described = thread_area::described(tables::OWN_FIRST + n, descriptor);
+        for (to, word) in to.chunks_exact_mut(4).zip(described) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+}
+
+/// Registers of the thread with the selectors of those that change get what they say.
+fn set_own_segments(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {
+    let mut new = [0; tables::OWN_COUNT];
+    for (to, from) in new.iter_mut().zip(from.chunks_exact(DESCRIBED)) {
+        let word = |n: usize| u32::from_ne_bytes(core::array::from_fn(|byte| from[4 * n + byte]));
+        *to = thread_area::checked([word(0), word(1), word(2), word(3)])?;
+    }
+    let old = context.own_segments();
+    for (place, descriptor) in new.into_iter().enumerate() {
+        if descriptor != old[place] {
+            context.give_own_segment(place, descriptor);
+        }
+    }
+    Ok(())
 }
 
 fn set_debug(_: &mut Frame, context: &mut Context, from: &[u8]) -> Result<(), Errno> {

@@ -1,13 +1,14 @@
 //! Signal frames: the layout user space knows (`struct rt_sigframe`, `ucontext`, `sigcontext` with the
 //! floating-point state behind a pointer).
 
-use super::fpu;
 use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame, USER_CS, USER_DS};
+pub use super::signal_fpu::{fpu_size, restore_fpu, save_fpu};
+pub use super::signal_i386::{restore_compat, setup_compat};
 use super::switch::Fault;
-use crate::mm::user::{self, Plain, UserBlock, UserPtr};
+use super::{fpu, selector};
+use crate::mm::user::{Plain, UserBlock};
 use crate::signal::deliver::SS_ONSTACK;
 use crate::signal::{Delivery, Restored, info};
-use crate::sync::Once;
 use core::mem::offset_of;
 use limen_linux_abi::Errno;
 
@@ -23,12 +24,6 @@ const UC_FP_XSTATE: usize = 1;
 /// `uc_flags`: the stack segment is saved, and restored as it is.
 const UC_SIGCONTEXT_SS: usize = 2;
 const UC_STRICT_RESTORE_SS: usize = 4;
-/// Marks extended state, at its start (in the legacy area's unused bytes) and at its end.
-const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
-const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
-/// Where the legacy area has room for software: `struct _fpx_sw_bytes`.
-const SW_BYTES: usize = 464;
-const _: () = assert!(SW_BYTES + 48 == fpu::LEGACY);
 /// What the ABI lets leaf functions use below the stack pointer.
 const RED_ZONE: usize = 128;
 
@@ -114,84 +109,6 @@ pub fn min_frame_size() -> usize {
     FRAME_SIZE + fpu_size() + 64 + 16 + RED_ZONE
 }
 
-fn fpu_size() -> usize {
-    if fpu::components() != 0 {
-        fpu::state_size() + 4
-    } else {
-        fpu::LEGACY
-    }
-}
-
-/// What the processor leaves alone of a saved state, which depends on the machine only: the bytes for
-/// software, and behind them the header.
-static SOFTWARE: Once<[u32; 12 + 16]> = Once::new();
-
-fn software() -> &'static [u32; 12 + 16] {
-    SOFTWARE.get_or_init(|| {
-        let mut software = [0; 12 + 16];
-        if fpu::components() != 0 {
-            software[0] = FP_XSTATE_MAGIC1;
-            software[1] = fpu_size() as u32;
-            software[2] = fpu::components() as u32;
-            software[4] = fpu::state_size() as u32;
-        }
-        software
-    })
-}
-
-/// Writes the floating-point state to the user stack at `at`, 64-byte aligned.
-fn save_fpu(at: usize) -> Result<(), Errno> {
-    user::check(at, fpu_size())?;
-    if fpu::components() != 0 {
-        UserPtr::new(at + SW_BYTES).write_from(software())?;
-        UserPtr::new(at + fpu::state_size()).write(FP_XSTATE_MAGIC2)?;
-    } else {
-        UserPtr::new(at + SW_BYTES).write([0u32; 12])?;
-    }
-    if fpu::save_to_user(at) {
-        Ok(())
-    } else {
-        Err(Errno::EFAULT)
-    }
-}
-
-/// Loads the floating-point state from the user's frame.
-fn restore_fpu(at: usize) -> Result<(), Errno> {
-    if at == 0 {
-        fpu::load_initial();
-        return Ok(());
-    }
-    let legacy = UserBlock::<{ fpu::LEGACY }>::new(at)?;
-    let components = fpu::components();
-    if components != 0 && at.is_multiple_of(64) {
-        let marks: u64 = legacy.read(SW_BYTES)?;
-        let size = fpu::state_size();
-        let extended = marks as u32 == FP_XSTATE_MAGIC1
-            && (marks >> 32) as usize >= size + 4
-            && legacy.read::<u32>(SW_BYTES + 16)? as usize == size
-            && user::check(at, size + 4).is_ok()
-            && UserPtr::<u32>::new(at + size).read()? == FP_XSTATE_MAGIC2;
-        if extended {
-            let wanted = components & legacy.read::<u64>(SW_BYTES + 8)?;
-            fpu::load_initial_components(components & !wanted);
-            return if fpu::load_from_user(at, wanted) {
-                Ok(())
-            } else {
-                Err(Errno::EFAULT)
-            };
-        }
-    }
-    if !at.is_multiple_of(16) {
-        return Err(Errno::EFAULT);
-    }
-    fpu::load_initial();
-    if fpu::load_legacy_from_user(at) {
-        Ok(())
-    } else {
-        Err(Errno::EFAULT)
-    }
-}
-
 /// Builds the signal frame on the user stack and makes `frame` enter the handler. `EFAULT` if the stack is
 /// not there.
 #[inline(always)]
@@ -206,7 +123,8 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         sp = sp.wrapping_sub(RED_ZONE);
         alternate = flags & SS_ONSTACK != 0;
     }
-    let fp = sp.wrapping_sub(fpu_size()) & !63;
+    let fpu_size = fpu_size();
+    let fp = sp.wrapping_sub(fpu_size) & !63;
     // As after a call: 8 below a multiple of 16.
     let at = (fp.wrapping_sub(FRAME_SIZE) & !15).wrapping_sub(8);
     // Only on x86 is the alternate stack's lower end one: nothing is written below it.
@@ -214,9 +132,15 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         return Err(Errno::EFAULT);
     }
     let place = UserBlock::<FRAME_SIZE>::new(at)?;
-    save_fpu(fp)?;
-    let extended = if fpu::components() != 0 { UC_FP_XSTATE } else { 0 };
+    save_fpu(fp, fpu_size)?;
+    // (The extended state is never so small.)
+    let extended = usize::from(fpu_size != fpu::LEGACY) * UC_FP_XSTATE;
     let f = &*frame;
+    let (flags_of_stack, stack) = if f.cs as u16 == USER_CS as u16 && f.ss == USER_DS {
+        (UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS, USER_DS)
+    } else {
+        unusual(f)
+    };
     let fault = Fault::of_current();
     let context = SigContext {
         regs: [
@@ -235,7 +159,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
         reserved: [0; 8],
     };
     let ucontext = UContext {
-        flags: extended | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
+        flags: extended | flags_of_stack,
         link: 0,
         stack_sp: bottom,
         stack_flags: flags,
@@ -254,7 +178,7 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
     fpu::load_initial();
     frame.cs = USER_CS;
     frame.mark_changed();
-    frame.ss = USER_DS;
+    frame.ss = stack;
     frame.rdi = delivery.signal as usize;
     let at = place.addr();
     frame.rsi = at + INFO;
@@ -269,17 +193,40 @@ pub fn setup(frame: &mut Frame, delivery: &Delivery<'_>) -> Result<(), Errno> {
 /// The words of a context's segments that a return looks at: code and stack.
 const SEGMENTS_READ: usize = 0xffff << 48 | 0xffff;
 
-/// The code and stack segment selectors of a frame with others than there are. They go back as they are, and
-/// the return faults; but if the frame does not ask for its stack segment, 64-bit code gets the ordinary one.
+/// The code and stack segment selectors of a frame with others than programs usually have. They go back as
+/// they are, and if they cannot be used the return faults; but if the frame does not ask for its stack
+/// segment, 64-bit code gets the ordinary one instead.
 #[cold]
 fn other_segments(segments: usize, flags: usize) -> (usize, usize) {
     let code = segments & 0xffff | 3;
     let stack = segments >> 48 | 3;
     if flags & UC_STRICT_RESTORE_SS == 0 && code == USER_CS {
-        (code, USER_DS)
+        (code, usable_stack(stack))
     } else {
         (code, stack)
     }
+}
+
+/// `stack`, or the ordinary stack segment if user mode cannot run with that.
+fn usable_stack(stack: usize) -> usize {
+    if selector::is_stack(stack as u16) {
+        stack
+    } else {
+        USER_DS
+    }
+}
+
+/// `uc_flags`, and the stack segment for the handler, of a thread that has other segments than programs
+/// usually have: a handler keeps a stack segment of the program's own if it can be used, and which one the
+/// return restores is up to the frame only if it came from 64-bit code.
+#[cold]
+fn unusual(frame: &Frame) -> (usize, usize) {
+    let strict = if frame.cs & 0xffff == USER_CS {
+        UC_STRICT_RESTORE_SS
+    } else {
+        0
+    };
+    (UC_SIGCONTEXT_SS | strict, usable_stack(frame.ss))
 }
 
 /// Restores all registers (floating point included) from the signal frame at the user stack pointer;
@@ -295,17 +242,19 @@ pub fn restore(frame: &mut Frame) -> Result<Restored, Errno> {
     let mut place = core::mem::MaybeUninit::<Restorable>::uninit();
     let uc = block.read_into(READ_FROM, &mut place)?;
     let mask = block.read(offset_of!(UContext, mask))?;
+    let segments = if uc.segments & SEGMENTS_READ == USER_CS | USER_DS << 48 {
+        (USER_CS, USER_DS)
+    } else {
+        // Before any register changes: it may not be there.
+        other_segments(uc.segments, block.read(offset_of!(UContext, flags))?)
+    };
     let eflags;
     [
         frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi,
         frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp, frame.rip, eflags,
     ] = uc.regs;
     frame.set_user_flags(eflags);
-    (frame.cs, frame.ss) = if uc.segments & SEGMENTS_READ == USER_CS | USER_DS << 48 {
-        (USER_CS, USER_DS)
-    } else {
-        other_segments(uc.segments, block.read(offset_of!(UContext, flags))?)
-    };
+    (frame.cs, frame.ss) = segments;
     frame.mark_changed();
     frame.forget_syscall();
     restore_fpu(uc.fpstate)?;

@@ -17,6 +17,7 @@ use crate::task::ThreadInfo;
 use core::arch::global_asm;
 use core::cell::Cell;
 use core::mem::{offset_of, size_of};
+use core::sync::atomic::Ordering;
 use limen_entry::{ThreadFlags, WorkWords};
 
 /// What a function was called with, on the stack while its tracers run. The order is that of the pushes.
@@ -151,13 +152,29 @@ pub fn is_off(word: Value) -> bool {
     word & MASK == NOP
 }
 
-/// A breakpoint in kernel mode: it is a site's that is being changed, or a place's of the jump table, and its
-/// CPU goes on behind it. Called before the threshold, which may have such a site itself.
+/// Whether what memory has at `at`, where this CPU met a breakpoint, is a site again: the breakpoint has gone
+/// since. (A processor cannot have met it then, as all of them serialise before their change is over; an
+/// emulator can, if one of its CPUs translates what another is storing.)
+#[inline(always)]
+fn is_again(at: usize) -> bool {
+    if !at.is_multiple_of(size_of::<Word>()) {
+        return false;
+    }
+    // SAFETY: this CPU was executing what is there, in the kernel.
+    let now = unsafe { (*(at as *const Word)).load(Ordering::Relaxed) };
+    let next = at.wrapping_add(SIZE);
+    let called = || next.wrapping_add_signed((now >> 8) as i32 as isize);
+    is_off(now) || now & 0xff == CALL && called() == trace_entry as *const () as usize
+}
+
+/// A breakpoint in kernel mode: it is a site's that is being changed, or was, or a place's of the jump table,
+/// and its CPU goes on behind it. Called before the threshold, which may have such a site itself.
 #[inline(always)]
 pub fn passes(frame: &mut Frame) -> bool {
     const { assert!(SIZE == jump_label::SIZE) };
     let site = frame.rip - 1;
-    let is_site = TABLE.site(TABLE.search(site)) == Some(site) || site_table::is_changing(site);
+    let is_site =
+        TABLE.site(TABLE.search(site)) == Some(site) || site_table::is_changing(site) || is_again(site);
     if !is_site && !jump_table::is_site(site) {
         return false;
     }

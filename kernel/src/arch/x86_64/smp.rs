@@ -10,7 +10,7 @@ use super::head::{self, START};
 use super::kernel_map::image_phys;
 use super::mmu::{self, PAGE_SHIFT, PRESENT, TABLE_SHIFT, WRITE, phys_to_virt};
 use super::pvh::TRAMPOLINE;
-use super::{apic, cpus, debug, fpu, irq, time, tlb};
+use super::{apic, cpus, debug, fpu, irq, tables, time, tlb};
 use crate::mm::{KernelStack, PAGE_SIZE, PhysAddr};
 use crate::sched::cpu::CpuLocal;
 use crate::task::ThreadInfo;
@@ -37,7 +37,7 @@ pub unsafe fn set_current(thread: *const ThreadInfo, kernel_stack_top: usize) {
             "mov gs:[{}], {}", const offset_of!(CpuLocal, kernel_stack_top), in(reg) top,
             options(nostack, preserves_flags),
         );
-        descriptor::set_kernel_stack(cpu_id(), top);
+        tables::set_kernel_stack(cpu_id(), top);
     }
 }
 

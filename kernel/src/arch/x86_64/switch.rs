@@ -1,13 +1,14 @@
 //! Switching between threads: callee-saved registers, floating point, thread-local storage.
 
 use super::cpu::{self, CR4_TSD, Features, MSR_FS_BASE, MSR_KERNEL_GS_BASE, read_register, write_register};
-use super::frame::Frame;
-use super::{cpus, debug, fpu, irq};
+use super::frame::{Frame, KERNEL_DS};
+use super::{cpus, debug, fpu, irq, selector, tables, tlb};
 use crate::arch::stack_calls::OnStack;
 use crate::sched::float::{Float, Registers, Reset};
 use crate::sched::resume::Resume;
 use core::arch::asm;
 use core::mem::offset_of;
+use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
 /// What is saved of a thread that is not running. Lives in its `Task`; only the CPU that switches the thread
@@ -23,9 +24,11 @@ pub struct Context {
     /// Bases of FS and GS in user mode.
     fs_base: usize,
     gs_base: usize,
-    /// The selectors in DS, ES, FS and GS, 16 bits each from the lowest, and [`NO_COUNTER`]. Kernel threads
-    /// have none.
+    /// The selectors in DS, ES, FS and GS, 16 bits each from the lowest. Kernel threads have none.
     segments: u64,
+    special: Special,
+    /// Descriptors of its own segments ([`Special::OWN`]).
+    own: [u64; tables::OWN_COUNT],
     float: Float<Area>,
     /// What signal frames say about the last exception that became a signal.
     pub(super) fault: Fault,
@@ -62,6 +65,34 @@ impl Fault {
     }
 }
 
+bitflags::bitflags! {
+    /// What few threads have, and the switch has one test for, together with the processor's selectors: user
+    /// mode changes these whenever it likes.
+    ///
+    /// A CPU has a local table if and only if the thread that it runs has [`Special::TABLE`]; so it comes and
+    /// goes with the switches between such threads and others. Who brings the first thread of an address
+    /// space with a table marks the one before (`tlb::note_loaded`), who changes the table marks those that
+    /// run ([`Context::take_table`]), and from one thread to the next of the same address space the switch
+    /// hands it on. So no selector of a table reaches a thread of another program, and a thread finds its own
+    /// table whenever it runs.
+    ///
+    /// Those of a running thread change with interrupts off: the request of another CPU that has changed the
+    /// table comes as an interrupt.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Special: u32 {
+        /// It cannot read the time stamp counter.
+        const NO_COUNTER = 1 << 0;
+        /// There are selectors among `segments`.
+        const SELECTORS = 1 << 1;
+        /// The CPU has a local table.
+        const TABLE = 1 << 2;
+        /// The stack segment must be whole when a system call returns ([`Context::mend_stack`]).
+        const STACK = 1 << 3;
+        /// There are descriptors among `own`.
+        const OWN = 1 << 4;
+    }
+}
+
 /// Where a thread's floating-point area is; 0 for threads without.
 #[derive(Debug)]
 struct Area(usize);
@@ -90,61 +121,18 @@ unsafe extern "C" {
     fn x86_ret_from_fork();
 }
 
-/// The selectors in DS, ES, FS and GS.
-fn segments() -> u64 {
-    // SAFETY: reads registers.
-    let [ds, es, fs, gs] = unsafe {
-        [
-            read_register!("ds"),
-            read_register!("es"),
-            read_register!("fs"),
-            read_register!("gs"),
-        ]
-    };
-    (ds | es << 16 | fs << 32 | gs << 48) as u64
-}
-
 /// Whether any of DS, ES, FS and GS has a selector, as a number that is not 0 then.
 #[inline(always)]
-fn any_segment() -> u64 {
+fn any_segment() -> u32 {
     // SAFETY: reads registers.
     unsafe {
-        (read_register!("ds") | read_register!("es") | read_register!("fs") | read_register!("gs")) as u64
+        (read_register!("ds") | read_register!("es") | read_register!("fs") | read_register!("gs")) as u32
     }
 }
 
-/// Loads DS, ES, FS and GS, and thereby other bases of FS and GS in user mode. Interrupts are off.
-///
-/// # Safety
-/// The selectors are ones that user mode has loaded (the descriptors never change, so it can be done again),
-/// or 0.
-unsafe fn load_segments(all: u64) {
-    // SAFETY: the caller's promise; the kernel uses none of them but the base of GS, which waits in the other
-    // register meanwhile.
-    unsafe {
-        write_register!("ds", (all & 0xffff) as usize);
-        write_register!("es", (all >> 16 & 0xffff) as usize);
-        write_register!("fs", (all >> 32 & 0xffff) as usize);
-        write_user_gs((all >> 48) as usize);
-    }
-}
-
-/// Loads a selector into GS, and thereby another base of GS in user mode. Interrupts are off.
-///
-/// # Safety
-/// As [`load_segments`].
-unsafe fn write_user_gs(selector: usize) {
-    // SAFETY: the caller's promise; the kernel's base waits in the other register meanwhile.
-    unsafe { asm!("swapgs", "mov gs, {}", "swapgs", in(reg) selector, options(nostack, preserves_flags)) };
-}
-
-/// FS's and GS's part of all selectors.
-const SEGMENT_FS: u64 = 0xffff << 32;
-const SEGMENT_GS: u64 = 0xffff << 48;
-
-/// Beside a thread's selectors: it cannot read the time stamp counter. The descriptor tables are so short
-/// that no selector has this bit of DS, and so the switch has no test for it.
-const NO_COUNTER: u64 = 1 << 15;
+/// Of a selector: any but 0, and any that means a descriptor.
+const ANY: u64 = 0xffff;
+const NOT_NULL: u64 = 0xfffc;
 
 /// This CPU's user mode can read the time stamp counter, or no longer. Interrupts are off.
 #[cold]
@@ -239,6 +227,8 @@ impl Context {
             fs_base: 0,
             gs_base: 0,
             segments: 0,
+            special: Special::empty(),
+            own: [0; tables::OWN_COUNT],
             float: Float::new(Area(0)),
             fault: Fault::NONE,
             debug: debug::Registers::NONE,
@@ -264,6 +254,8 @@ impl Context {
             fs_base: 0,
             gs_base: 0,
             segments: 0,
+            special: Special::empty(),
+            own: [0; tables::OWN_COUNT],
             float: Float::new(Area(fpu)),
             fault: Fault::NONE,
             debug: debug::Registers::NONE,
@@ -283,32 +275,122 @@ impl Context {
         self.float.inherit(&parent.float);
         if parent.float.is_user() {
             let flags = irq::local_save();
-            self.segments = segments() | parent.segments & NO_COUNTER;
+            self.special = parent.special & Special::NO_COUNTER;
+            if parent.special.contains(Special::OWN) {
+                self.special |= Special::OWN;
+                self.own = parent.own;
+            }
+            self.set_segments(selector::segments());
             (self.fs_base, self.gs_base) = (parent.fs_base, parent.gs_base);
-            self.note_bases();
+            self.note_bases(ANY);
             irq::local_restore(flags);
         }
         if let Some(tls) = tls {
             self.fs_base = tls;
-            self.segments &= !SEGMENT_FS;
+            self.set_segments(self.segments & !(0xffff << 32));
         }
+    }
+
+    /// The selectors in DS, ES, FS and GS.
+    fn set_segments(&mut self, all: u64) {
+        self.segments = all;
+        self.special.set(Special::SELECTORS, all != 0);
     }
 
     /// Brings the bases up to date; the registers are those of the running thread, and so are `segments`.
     /// Where user mode cannot write bases, one that was set stays with the empty selector, and any other
-    /// selector has its own, which is 0. Interrupts are off.
-    fn note_bases(&mut self) {
-        if cpu::has(Features::FSGSBASE) {
+    /// selector (with a bit of `which`) has its own. Interrupts are off.
+    fn note_bases(&mut self, which: u64) {
+        let always = cpu::has(Features::FSGSBASE);
+        if always || self.segments >> 32 & which != 0 {
             self.fs_base = fs_base();
+        }
+        if always || self.segments >> 48 & which != 0 {
             self.gs_base = gs_base();
-            return;
         }
-        if self.segments & SEGMENT_FS != 0 {
-            self.fs_base = 0;
+    }
+
+    /// The context is that of the running thread, and the switch from it brings a local table.
+    pub(super) fn note_table(&mut self) {
+        self.special |= Special::TABLE;
+    }
+
+    /// The context is that of the running thread, and its CPU has got a local table, or another. Interrupts
+    /// are off.
+    pub(super) fn take_table(&mut self) {
+        self.note_table();
+        self.mark_return(true);
+        if self.float.is_user() {
+            selector::refresh();
         }
-        if self.segments & SEGMENT_GS != 0 {
-            self.gs_base = 0;
+    }
+
+    /// Whether the running thread, whose context it is, may have a stack segment of its own in user mode:
+    /// only threads with a local table can.
+    fn mark_return(&self, may: bool) {
+        // SAFETY: the running thread's, which lives.
+        let work = unsafe { &(*cpus::current()).work };
+        if may && self.float.is_user() {
+            work.set(ThreadFlags::RETURN);
+        } else if work.has(ThreadFlags::RETURN) {
+            work.clear(ThreadFlags::RETURN);
         }
+    }
+
+    /// The running thread, whose context it is, met a fault of the stack segment that every thread has, in
+    /// 32-bit code. `true`: that may have been the kernel's doing, and the access is tried once more.
+    ///
+    /// Some processors (AMD's) return from a system call with SS as it was in the kernel, but for the
+    /// selector: unusable, if the thread that ran there before had come by an interrupt. Only 32-bit code
+    /// sees that. From now on the switch makes SS whole for this thread; others need no such step. This
+    /// return, by `iretq`, mends it as well.
+    pub(super) fn mend_stack(&mut self) -> bool {
+        let flags = irq::local_save();
+        let first = !self.special.contains(Special::STACK);
+        self.special |= Special::STACK;
+        irq::local_restore(flags);
+        first
+    }
+
+    /// The descriptors of its own segments.
+    pub(super) fn own_segments(&self) -> [u64; tables::OWN_COUNT] {
+        self.own
+    }
+
+    /// Changes the descriptor of its segment at `place` (below [`tables::OWN_COUNT`]), of a thread that does
+    /// not run, to one for data of user mode, or to 0.
+    pub(super) fn set_own_segment(&mut self, place: usize, descriptor: u64) {
+        self.own[place] = descriptor;
+        self.special.set(Special::OWN, self.own != [0; tables::OWN_COUNT]);
+    }
+
+    /// The same, and FS and GS with its selector have what the descriptor says when the thread runs.
+    pub(super) fn give_own_segment(&mut self, place: usize, descriptor: u64) {
+        self.set_own_segment(place, descriptor);
+        let base = (descriptor >> 16 & 0x00ff_ffff | descriptor >> 56 << 24) as usize;
+        let selector = tables::own_selector(place);
+        if (self.segments >> 32) as u16 == selector {
+            self.fs_base = base;
+        }
+        if (self.segments >> 48) as u16 == selector {
+            self.gs_base = base;
+        }
+    }
+
+    /// As [`Self::set_own_segment`], of the running thread, whose context it is. A register with its selector
+    /// gets what the descriptor says now.
+    pub(super) fn change_own_segment(&mut self, place: usize, descriptor: u64) {
+        let flags = irq::local_save();
+        self.set_own_segment(place, descriptor);
+        self.load_own_segments();
+        selector::renew(tables::own_selector(place));
+        irq::local_restore(flags);
+    }
+
+    /// Makes them this CPU's. Interrupts are off.
+    fn load_own_segments(&self) {
+        // SAFETY: interrupts are off, and `thread_area` has checked what they are.
+        unsafe { tables::set_own_segments(cpus::cpu_id(), self.own) };
     }
 
     /// Bases of FS and GS of a thread that sleeps.
@@ -318,13 +400,13 @@ impl Context {
 
     /// Its selectors in DS, ES, FS and GS, 16 bits each from the lowest.
     pub(super) fn selectors(&self) -> u64 {
-        self.segments & !NO_COUNTER
+        self.segments
     }
 
-    /// Gives a thread that sleeps others: user addresses, and selectors that can be loaded.
+    /// Gives a thread that sleeps others: canonical addresses, and any selectors.
     pub(super) fn set_bases(&mut self, fs_base: usize, gs_base: usize, selectors: u64) {
         (self.fs_base, self.gs_base) = (fs_base, gs_base);
-        self.segments = selectors & !NO_COUNTER | self.segments & NO_COUNTER;
+        self.set_segments(selectors);
     }
 
     /// Runs `f` with the floating-point area of a thread that sleeps, a user's.
@@ -366,27 +448,26 @@ impl Context {
         let flags = irq::local_save();
         self.gs_base = base;
         // SAFETY: no selector.
-        unsafe { write_user_gs(0) };
+        unsafe { selector::write_user_gs(0) };
         set_gs_base(base);
         irq::local_restore(flags);
     }
 
     /// Whether the thread can read the time stamp counter. The context is the running thread's.
     pub fn reads_counter(&self) -> bool {
-        self.segments & NO_COUNTER == 0
+        !self.special.contains(Special::NO_COUNTER)
     }
 
     /// Sets that.
     pub fn let_read_counter(&mut self, readable: bool) {
         let flags = irq::local_save();
-        if readable {
-            self.segments &= !NO_COUNTER;
-        } else {
-            self.segments |= NO_COUNTER;
-        }
+        self.special.set(Special::NO_COUNTER, !readable);
         set_counter(readable);
         irq::local_restore(flags);
     }
+
+    /// Fork copies all of it.
+    pub fn exchange_rest(&mut self, _own: &mut Context) {}
 
     /// A fresh program: floating point and thread-local storage as at the start of `exec`. The context is the
     /// running thread's.
@@ -395,11 +476,20 @@ impl Context {
         self.float.begin(whose);
         self.debug = debug::Registers::NONE;
         let flags = irq::local_save();
-        // SAFETY: none.
-        unsafe { load_segments(0) };
+        self.segments = selector::load_segments(0);
         set_fs_base(0);
         set_gs_base(0);
         (self.fs_base, self.gs_base) = (0, 0);
+        if self.special.contains(Special::TABLE) {
+            // The old program's. The new address space, which is loaded, has none.
+            tlb::exchange_segments(true);
+            self.mark_return(false);
+        }
+        if self.special.contains(Special::OWN) {
+            self.own = [0; tables::OWN_COUNT];
+            self.load_own_segments();
+        }
+        self.special &= Special::NO_COUNTER;
         irq::local_restore(flags);
     }
 }
@@ -431,7 +521,7 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
             }
         }
         // Nearly nobody has selectors: the processor's are 0 then, and stay.
-        if any_segment() | (*prev).segments | (*next).segments != 0 {
+        if any_segment() | (*prev).special.bits() | (*next).special.bits() != 0 {
             exchange_segments(prev, next);
             gs = None;
         }
@@ -465,22 +555,38 @@ pub unsafe fn switch(prev: *mut Context, next: *const Context, resumed: impl FnO
     }
 }
 
-/// The part of the switch for threads with selectors.
+/// The part of the switch for threads with selectors, a local table, or something else that is [`Special`].
+/// The running thread is `next` already, as far as the CPU's block and the address space say.
 ///
 /// # Safety
 /// As [`switch`].
 #[cold]
 #[inline(never)]
-unsafe fn exchange_segments(prev: *mut Context, next: *const Context) {
-    // SAFETY: both are valid; what `next` has in its context it loaded itself.
-    unsafe {
-        let counter = (*prev).segments & NO_COUNTER;
-        (*prev).segments = segments() | counter;
-        (*prev).note_bases();
-        load_segments((*next).segments & !NO_COUNTER);
-        if (*next).segments & NO_COUNTER != counter {
-            set_counter(counter != 0);
-        }
+unsafe fn exchange_segments(prev: *mut Context, next: *mut Context) {
+    // SAFETY: both are valid, and this CPU's.
+    let (prev, next) = unsafe { (&mut *prev, &mut *next) };
+    prev.set_segments(selector::segments());
+    prev.note_bases(ANY);
+    let table = tlb::exchange_segments(prev.special.contains(Special::TABLE));
+    next.special.set(Special::TABLE, table);
+    next.mark_return(table);
+    if (prev.special | next.special).contains(Special::OWN) {
+        // No other thread's, whoever comes.
+        next.load_own_segments();
+    }
+    next.segments = selector::load_segments(next.segments);
+    if !cpu::has(Features::FSGSBASE) {
+        // A selector has its own base, whatever a tracer wrote. (With a null one, some processors still have
+        // the base of the thread before.)
+        next.note_bases(NOT_NULL);
+    }
+    let counter = prev.special & Special::NO_COUNTER;
+    if next.special & Special::NO_COUNTER != counter {
+        set_counter(!counter.is_empty());
+    }
+    if next.special.contains(Special::STACK) {
+        // SAFETY: the kernel's own.
+        unsafe { write_register!("ss", KERNEL_DS) };
     }
 }
 

@@ -1,9 +1,10 @@
 //! TLB maintenance across CPUs: only those that have the address space loaded, or had it and were not asked
-//! since, are interrupted, and only they are waited for.
+//! since, are interrupted, and only they are waited for. An address space's segments come to the CPUs by the
+//! same way.
 
 use super::cpu::{self, CR4_PGE, read_register, write_register};
-use super::{apic, cpus, irq};
-use crate::sched::preempt;
+use super::{apic, cpus, irq, ldt};
+use crate::sched::{entity::with_current_context, preempt};
 use crate::sync::MAX_CPUS;
 use core::arch::asm;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -13,17 +14,33 @@ pub const VECTOR: u8 = 0xf4;
 /// More pages than this are dropped all at once.
 const SINGLE_PAGES: usize = 32;
 
-/// What the processor keeps per address space: which CPUs have it loaded.
-#[derive(Debug, Default)]
+/// What the processor keeps per address space: which CPUs have it loaded, and its segments.
+#[derive(Debug)]
 pub struct MmContext {
+    /// CPUs on which nothing is to be done when it is loaded: those of `active`, as long as there are no
+    /// segments.
+    quick: AtomicU64,
     active: AtomicU64,
+    /// Its local descriptor table.
+    pub(super) segments: ldt::Slot,
 }
 
 impl MmContext {
     /// For a new address space.
     pub fn new() -> Self {
+        Self::with(ldt::Slot::new())
+    }
+
+    /// For one that is a copy: it has the same segments.
+    pub fn copied(&self) -> Self {
+        Self::with(self.segments.copied())
+    }
+
+    fn with(segments: ldt::Slot) -> Self {
         Self {
+            quick: AtomicU64::new(0),
             active: AtomicU64::new(0),
+            segments,
         }
     }
 
@@ -44,10 +61,68 @@ pub fn note_loaded(context: &MmContext) {
     let bit = 1u64 << cpu;
     // The bit is set before the tables are in use: whoever changes them later sees it; who changed them
     // before is seen by the walks. Only this CPU takes it back, so what is set stays so.
+    if context.quick.load(Ordering::Relaxed) & bit == 0 {
+        arrive(context, bit);
+    }
+    LOADED[cpu].store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
+}
+
+/// The part of [`note_loaded`] for an address space that is new here, or has segments. `bit` is this CPU's.
+#[cold]
+fn arrive(context: &MmContext, bit: u64) {
     if context.active.load(Ordering::Relaxed) & bit == 0 {
         context.active.fetch_or(bit, Ordering::SeqCst);
     }
-    LOADED[cpu].store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
+    if context.segments.is_empty() {
+        // Whoever gives it segments now finds this CPU in `active`, and has it take this back.
+        context.quick.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        // The running thread is the one before: the switch from it loads the table.
+        with_current_context(|context| context.note_table());
+    }
+}
+
+/// Whether the address space that is loaded here has segments, which become this CPU's; `had`: this CPU has
+/// some now. Interrupts are off.
+pub fn exchange_segments(had: bool) -> bool {
+    // SAFETY: it is loaded, and lives until another is.
+    let context = unsafe { LOADED[cpus::cpu_id()].load(Ordering::Relaxed).as_ref() };
+    let context = context.filter(|context| !context.segments.is_empty());
+    match context {
+        Some(context) => context.segments.load(),
+        None if had => ldt::unload(),
+        None => {}
+    }
+    context.is_some()
+}
+
+/// The segments of `context` have changed: when this returns, all CPUs that have it loaded have the new ones.
+/// Interrupts are on, no spinlock is held.
+pub fn segments_changed(context: &MmContext) {
+    preempt::disable();
+    let me = 1u64 << cpus::cpu_id();
+    let cpus = context.active.load(Ordering::SeqCst);
+    if loaded_here(context) {
+        take_segments(context);
+    }
+    if cpus & !me != 0 {
+        flush_others(cpus & !me, SEGMENTS.0, SEGMENTS.1, Some(context));
+    }
+    preempt::enable();
+}
+
+/// What stands in a request in place of a range.
+const SEGMENTS: (usize, usize) = (1, 0);
+
+/// The segments of `context`, which is loaded here, become this CPU's, and the running thread is one that has
+/// some.
+#[cold]
+fn take_segments(context: &MmContext) {
+    let flags = irq::local_save();
+    context.quick.fetch_and(!(1 << cpus::cpu_id()), Ordering::Relaxed);
+    context.segments.load();
+    with_current_context(|context| context.take_table());
+    irq::local_restore(flags);
 }
 
 /// This CPU is about to load the kernel's root. Interrupts are off.
@@ -62,6 +137,7 @@ fn loaded_here(context: &MmContext) -> bool {
     if core::ptr::eq(LOADED[cpu].load(Ordering::Relaxed), context) {
         return true;
     }
+    context.quick.fetch_and(!(1 << cpu), Ordering::Relaxed);
     context.active.fetch_and(!(1 << cpu), Ordering::SeqCst);
     false
 }
@@ -107,7 +183,7 @@ pub fn flush(context: Option<&MmContext>, start: usize, end: usize) {
         None => ONLINE.load(Ordering::Relaxed) | me,
     };
     if cpus & me != 0 {
-        flush_here(start, end, context.is_none());
+        flush_here(start, end, context);
     }
     if cpus & !me != 0 {
         flush_others(cpus & !me, start, end, context);
@@ -153,7 +229,7 @@ pub fn serve() {
             flush_here(
                 r.start.load(Ordering::Relaxed),
                 r.end.load(Ordering::Relaxed),
-                context.is_none(),
+                context,
             );
         }
         r.pending.fetch_and(!(1 << me), Ordering::AcqRel);
@@ -176,7 +252,7 @@ pub(super) fn flush_now(start: usize, end: usize) {
     core::sync::atomic::fence(Ordering::SeqCst);
     let me = 1u64 << cpus::cpu_id();
     let others = ONLINE.load(Ordering::Relaxed) & !me;
-    flush_here(start, end, true);
+    flush_here(start, end, None);
     if others != 0 {
         NOW.start.store(start, Ordering::Relaxed);
         NOW.end.store(end, Ordering::Relaxed);
@@ -202,26 +278,30 @@ pub(super) fn serve_now() -> bool {
     flush_here(
         NOW.start.load(Ordering::Relaxed),
         NOW.end.load(Ordering::Relaxed),
-        true,
+        None,
     );
     NOW.pending.fetch_and(!me, Ordering::AcqRel);
     true
 }
 
+/// Drops a range of `context`, or of the kernel, here; or does what [`SEGMENTS`] stands for.
 #[inline(always)]
-fn flush_here(start: usize, end: usize, kernel: bool) {
-    if end - start <= SINGLE_PAGES << 12 {
+fn flush_here(start: usize, end: usize, context: Option<&MmContext>) {
+    if end.wrapping_sub(start) <= SINGLE_PAGES << 12 {
         let mut at = start;
         while at < end {
             // SAFETY: dropping translations is always allowed.
             unsafe { asm!("invlpg [{}]", in(reg) at, options(nostack, preserves_flags)) };
             at += 4096;
         }
-    } else if kernel {
-        flush_all();
-    } else {
+    } else if let Some(context) = context {
+        if (start, end) == SEGMENTS {
+            return take_segments(context);
+        }
         // SAFETY: the same root again.
         unsafe { cpu::write_cr3(cpu::read_cr3()) };
+    } else {
+        flush_all();
     }
 }
 

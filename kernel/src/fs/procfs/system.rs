@@ -75,8 +75,8 @@ fn meminfo(out: &mut Text) {
         ("NFS_Unstable", 0),
         ("Bounce", 0),
         ("WritebackTmp", 0),
-        ("CommitLimit", m.commit_limit * kib),
-        ("Committed_AS", m.committed * kib),
+        ("CommitLimit", m.commit_limit.saturating_mul(kib)),
+        ("Committed_AS", m.committed.saturating_mul(kib)),
         ("VmallocTotal", (VMAP.1 - VMAP.0) / 1024),
         ("VmallocUsed", m.vmalloc_used * kib),
         ("VmallocChunk", 0),
@@ -399,6 +399,9 @@ pub fn init() {
     add("swaps", |out| {
         out.add(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
     });
+    TREE.add("sysvipc/msg", Node::text(crate::ipc::show::msg));
+    TREE.add("sysvipc/sem", Node::text(crate::ipc::show::sem));
+    TREE.add("sysvipc/shm", Node::text(crate::ipc::show::shm));
     add("uptime", uptime);
     add("version", version);
     add("vmstat", vmstat);

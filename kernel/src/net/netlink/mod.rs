@@ -10,12 +10,13 @@ pub mod file;
 mod ports;
 mod queue;
 mod request;
+mod route;
 mod socket;
 
 pub use ports::{broadcast, unicast};
 pub use queue::{Datagram, Dump};
 pub use request::Request;
-pub use socket::{Flags, Remembered, Socket};
+pub use socket::{Flags, Held, Remembered, Socket};
 
 use crate::sync::Once;
 use limen_linux_abi::Errno;
@@ -59,6 +60,7 @@ static ALL: [Once<&'static dyn Protocol>; PROTOCOLS] = [const { Once::new() }; P
 /// The protocols that need nothing else. At boot.
 pub fn init() {
     register(between::NUMBER, &between::Between);
+    register(route::NUMBER, &route::Route);
 }
 
 /// From now on there is a protocol. At boot.

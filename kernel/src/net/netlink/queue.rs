@@ -106,6 +106,14 @@ impl Queue {
         }
         Some(datagram)
     }
+    /// Keeps room for a datagram that comes later.
+    pub fn hold(&mut self, datagram: &Datagram) {
+        self.used += datagram.size();
+    }
+    /// That is not needed. What the socket had may have been thrown away meanwhile.
+    pub fn let_go(&mut self, datagram: &Datagram) {
+        self.used = self.used.saturating_sub(datagram.size());
+    }
     /// One that was taken could not be told to the program, or was only looked at.
     pub fn push_back(&mut self, datagram: Datagram) {
         self.used += datagram.size();

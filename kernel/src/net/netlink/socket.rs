@@ -1,5 +1,7 @@
 //! A socket.
 
+mod held;
+
 use super::queue::{Datagram, Dump, Queue};
 use super::{Protocol, ports, protocol};
 use crate::fs::fasync::{Async, Band};
@@ -16,6 +18,8 @@ use bitflags::bitflags;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 use limen_netlink::Address;
+
+pub use held::Held;
 
 bitflags! {
     /// What a program has chosen with `setsockopt`.

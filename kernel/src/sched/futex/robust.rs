@@ -1,7 +1,7 @@
 //! Robust futexes: the locks that a dying thread owns are marked, and their next waiters woken.
 
 use super::{OWNER_DIED, TID_MASK, WAITERS, exchange, fault_in, peek, wake};
-use crate::mm::user::{UserPtr, check};
+use crate::mm::user::{UserPtr, Word, check};
 use crate::sched::current;
 use limen_linux_abi::Errno;
 
@@ -10,16 +10,18 @@ const LIMIT: usize = 2048;
 
 /// Walks the list whose head (`struct robust_list_head`) is at `head`, and marks each lock that the running
 /// thread owns as orphaned. An address that cannot be read ends the walk.
-pub fn exit_robust_list(head: usize) {
+pub fn exit_robust_list<W: Word>(head: usize) {
     // Nobody is there to be told of a bad address: the thread is ending.
-    let _ = walk(head);
+    let _ = walk::<W>(head);
 }
 
-fn walk(head: usize) -> Result<(), Errno> {
-    const WORD: usize = size_of::<usize>();
-    let read = |addr: usize| UserPtr::<usize>::new(addr).read();
-    let offset = read(head.wrapping_add(WORD))?;
-    let pending = read(head.wrapping_add(2 * WORD))?;
+fn walk<W: Word>(head: usize) -> Result<(), Errno> {
+    let word = size_of::<W>();
+    let read = |addr: usize| UserPtr::<W>::new(addr).read().map(W::get);
+    let offset = read(head.wrapping_add(word))?;
+    let pending = read(head.wrapping_add(2 * word))?;
+    // The sum is cut, too.
+    let at = |entry: usize| W::put((entry & !1).wrapping_add(offset)).get();
     let mut entry = read(head)?;
     for _ in 0..LIMIT {
         if entry & !1 == head {
@@ -28,12 +30,12 @@ fn walk(head: usize) -> Result<(), Errno> {
         // The next entry is read first: a woken thread may free this one at once.
         let next = read(entry & !1);
         if entry & !1 != pending & !1 {
-            orphan((entry & !1).wrapping_add(offset), entry & 1 != 0, false)?;
+            orphan(at(entry), entry & 1 != 0, false)?;
         }
         entry = next?;
     }
     if pending != 0 {
-        orphan((pending & !1).wrapping_add(offset), pending & 1 != 0, true)?;
+        orphan(at(pending), pending & 1 != 0, true)?;
     }
     Ok(())
 }

@@ -15,6 +15,63 @@ pub enum Special {
     OpenAt2([u64; 3]),
     /// A module of the kernel is loaded or unloaded.
     Module(Vec<u8>),
+    /// A call on an object of System V IPC.
+    Ipc {
+        /// Whose it is.
+        now: Ownership,
+        /// What the call sets, and how many bytes a queue may have then.
+        new: Option<(Ownership, u64)>,
+    },
+    /// A call on a POSIX message queue.
+    Queue(QueueCall),
+}
+
+/// What is told of a call on a POSIX message queue.
+pub enum QueueCall {
+    /// It opens one, or makes it. The attributes are `mq_flags`, `mq_maxmsg`, `mq_msgsize`, `mq_curmsgs`.
+    Open {
+        /// `O_*`.
+        flags: u32,
+        /// Permissions.
+        mode: u16,
+        /// Zeros if it passes none.
+        attributes: [isize; 4],
+    },
+    /// It sends a message, or receives one.
+    Transfer {
+        /// The descriptor.
+        fd: i32,
+        /// How long the message is, or the room for it.
+        len: usize,
+        /// The priority; 0 if it receives.
+        priority: u32,
+        /// How long it waits: seconds and nanoseconds of `CLOCK_REALTIME`, or zeros.
+        until: [i64; 2],
+    },
+    /// It asks to be told of messages.
+    Notify {
+        /// The descriptor.
+        fd: i32,
+        /// `sigev_signo`; 0 if it asks no longer.
+        signal: i32,
+    },
+    /// It changes a queue's attributes.
+    Set {
+        /// The descriptor.
+        fd: i32,
+        /// As for [`QueueCall::Open`].
+        attributes: [isize; 4],
+    },
+}
+
+/// Whose an object is, and what others may do with it.
+pub struct Ownership {
+    /// The owner.
+    pub uid: u32,
+    /// The owner's group.
+    pub gid: u32,
+    /// Permissions, and bits of the object's kind.
+    pub mode: u32,
 }
 
 /// Whom a call is for.

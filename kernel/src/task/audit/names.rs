@@ -167,6 +167,15 @@ pub fn found_parent(dentry: &Shared<Dentry>) {
     }
 }
 
+/// The last path is a name in this directory, of which no record tells.
+#[cold]
+pub fn found_hidden_parent(dentry: &Shared<Dentry>) {
+    if is_noted() && !is_silent(&dentry.inode) {
+        note(|names| names.found_hidden(facts(&dentry.inode)));
+        note_trees(dentry);
+    }
+}
+
 /// A path was looked up, with this result.
 #[cold]
 pub fn looked_up(path: &[u8], result: &Result<Path, limen_linux_abi::Errno>) {

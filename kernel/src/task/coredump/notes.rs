@@ -2,7 +2,7 @@
 
 use super::threads::wait_off_cpu;
 use crate::arch::frame::Frame;
-use crate::arch::regset::SETS;
+use crate::arch::regset::{SETS, VARYING};
 use crate::arch::switch::Context;
 use crate::mm::AddressSpace;
 use crate::mm::copy::zeroed;
@@ -25,12 +25,21 @@ const FLAGS: [(TaskFlags, u64); 3] = [
     (TaskFlags::SIGNALED, 0x400),
 ];
 
-/// All register sets, empty and of the right sizes. `None`: there is no memory.
+/// All register sets, empty and of the right sizes; those whose size is the thread's have room for the most.
+/// `None`: there is no memory.
 fn empty_sets() -> Option<Vec<Registers>> {
     let mut sets = Vec::new();
     for set in SETS.iter().filter(|set| set.note != 0 && (set.size)() != 0) {
         sets.try_reserve(1).ok()?;
         let bytes = zeroed((set.size)()).ok()?;
+        sets.push(Registers {
+            note: set.note,
+            bytes,
+        });
+    }
+    for set in VARYING.iter().filter(|set| (set.most)() != 0) {
+        sets.try_reserve(1).ok()?;
+        let bytes = zeroed((set.most)()).ok()?;
         sets.push(Registers {
             note: set.note,
             bytes,
@@ -43,6 +52,10 @@ fn fill(sets: &mut [Registers], frame: &mut Frame, context: &mut Context) {
     for to in sets {
         if let Some(set) = SETS.iter().find(|set| set.note == to.note) {
             (set.get)(frame, context, &mut to.bytes);
+        } else if let Some(set) = VARYING.iter().find(|set| set.note == to.note) {
+            // There is room for all that it can have.
+            to.bytes.resize((set.len)(context).min(to.bytes.capacity()), 0);
+            (set.get)(context, &mut to.bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments and environment on their way from the old program to the new one.
 
 use crate::mm::copy::UserString;
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, Word};
 use crate::task::rlimit::{self, which};
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -44,17 +44,17 @@ impl Strings {
         }
     }
 
-    /// Reads both vectors. `E2BIG`: they are too large.
-    pub fn from_user(argv: usize, envp: usize) -> Result<Self, Errno> {
+    /// Reads both vectors, of words `W`. `E2BIG`: they are too large.
+    pub fn from_user<W: Word>(argv: usize, envp: usize) -> Result<Self, Errno> {
         let mut strings = Self::new();
-        strings.argc = strings.read_vector(argv)?;
+        strings.argc = strings.read_vector::<W>(argv)?;
         if strings.argc == 0 {
             // Programs rely on having an `argv[0]`: Linux gives them an empty one.
             strings.push(b"")?;
             strings.argc = 1;
         }
         strings.env_start = strings.bytes.len();
-        strings.envc = strings.read_vector(envp)?;
+        strings.envc = strings.read_vector::<W>(envp)?;
         Ok(strings)
     }
 
@@ -73,13 +73,13 @@ impl Strings {
         Ok(strings)
     }
 
-    fn read_vector(&mut self, vector: usize) -> Result<usize, Errno> {
+    fn read_vector<W: Word>(&mut self, vector: usize) -> Result<usize, Errno> {
         if vector == 0 {
             return Ok(0);
         }
         let mut n = 0;
         loop {
-            let at = UserPtr::<usize>::new(vector).add(n).read()?;
+            let at = UserPtr::<W>::new(vector).add(n).read()?.get();
             if at == 0 {
                 return Ok(n);
             }

@@ -84,6 +84,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         .exit_signal
         .store(signal::SIGCHLD as i32, Ordering::Relaxed);
     process.did_exec.store(true, Ordering::Relaxed);
+    process.execs.fetch_add(1, Ordering::Relaxed);
     task.clear_flags(TaskFlags::FORKNOEXEC | TaskFlags::SUPERPRIV | TaskFlags::KTHREAD);
     process.set_exe(Some(program.file.clone()));
     crate::task::events::may_trace_calls(&task);

@@ -18,6 +18,7 @@ use crate::fs::lookup::AT_FDCWD;
 use crate::fs::open;
 use crate::fs::perm::{self, READ};
 use crate::mm::copy::read_path;
+use crate::mm::user::Word;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use args::Strings;
@@ -93,9 +94,10 @@ impl Program {
     }
 }
 
-/// `execve` and `execveat`. On success `frame` has the registers with which the new program starts.
+/// `execve` and `execveat`, with vectors of words `W`. On success `frame` has the registers with which the
+/// new program starts.
 #[inline(never)]
-pub fn do_execveat(
+pub fn do_execveat<W: Word>(
     frame: &mut Frame,
     dirfd: i32,
     path: usize,
@@ -111,7 +113,7 @@ pub fn do_execveat(
     if current().flags().contains(TaskFlags::NPROC_EXCEEDED) {
         check_process_limit()?;
     }
-    let strings = Strings::from_user(argv, envp)?;
+    let strings = Strings::from_user::<W>(argv, envp)?;
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }

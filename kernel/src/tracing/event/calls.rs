@@ -1,10 +1,12 @@
 //! Events of system calls: those of all (`raw_syscalls`) and those of each (`syscalls`). They hang on
-//! `SyscallWork::TRACEPOINT`, which every thread has as long as somebody wants one of them.
+//! `SyscallWork::TRACEPOINT`, which every thread has as long as somebody wants one of them. Those of each
+//! mean the native ABI's calls only.
 
 use super::hit::deliver;
 use super::list;
 use crate::arch::frame::Frame;
 use crate::arch::mmu::USER_END;
+use crate::arch::syscalls;
 use crate::mm::copy::copy_in;
 use crate::sync::Mutex;
 use crate::task::all_tasks;
@@ -54,12 +56,13 @@ fn mark(work: &limen_entry::WorkWords, on: bool) {
 
 /// The running thread begins a system call, and has the bit.
 pub fn enter(frame: &Frame, number: isize) {
-    let arguments = core::array::from_fn(|n| frame.arg(n));
+    let arguments = core::array::from_fn(|n| syscalls::call_arg(frame, n));
     tracepoint!(raw_syscalls::SysEnter {
         id: number,
         args: arguments
     });
     if let Ok(index) = usize::try_from(number)
+        && !syscalls::is_compat(frame)
         && let Some(event) = list::of_call(index, End::Enter)
         && let list::Which::Call(_, call) = event.which
         && event.is_wanted()
@@ -100,6 +103,7 @@ pub fn exit(frame: &Frame) {
         ret: result
     });
     if let Ok(index) = usize::try_from(number)
+        && !syscalls::is_compat(frame)
         && let Some(event) = list::of_call(index, End::Exit)
     {
         deliver(event, MAX_RECORD, |common, room| match room.first_chunk_mut() {

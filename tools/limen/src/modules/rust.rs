@@ -42,8 +42,9 @@ pub fn build(arch: Arch, dir: &Path, name: &str, new: &Path) -> Result<()> {
         .args(["--config", "profile.release.lto=\"fat\""])
         .args(["--config", "profile.release.codegen-units=1"])
         .args(["--config", "profile.release.panic=\"abort\""])
+        // One folder for all: `core` is compiled once.
         .arg("--target-dir")
-        .arg(target.join(name))
+        .arg(target.join("made"))
         .args(["--", &format!("--emit=obj={}", object.display())])
         .env(
             "CARGO_ENCODED_RUSTFLAGS",

@@ -1,8 +1,9 @@
 //! Non-maskable interrupts, some hundreds of them, wherever the guest's two processors are while programs run
-//! that find out what an interrupt loses: `programs/hostile`, `programs/registers` and its `storm`. QEMU's
-//! monitor sends them (`nmi`), to both processors at once, from the kernel's first instruction on. The kernel
-//! writes each into its log, with the registers, which tell where it came from. The Arms' machines have FIQs
-//! instead, which the kernel sends itself, by the thousand, and counts (`limen.nmi_storm=`).
+//! that find out what an interrupt loses: `programs/hostile`, `programs/registers` and its `storm`, and the
+//! `segments` of `programs/abi`. QEMU's monitor sends them (`nmi`), to both processors at once, from the
+//! kernel's first instruction on. The kernel writes each into its log, with the registers, which tell where
+//! it came from. The Arms' machines have FIQs instead, which the kernel sends itself, by the thousand, and
+//! counts (`limen.nmi_storm=`).
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -30,12 +31,13 @@ const SCRIPT: &str = "\
     cd /; rm -rf /tmp/h
     /storm 4 200 | tail -n 1
     /registers | tail -n 1
+    /segments > /tmp/said; echo segments $?
     end=$(($(date +%s) + 10))
     for cpu in 0 1; do
         while [ $(date +%s) -lt $end ]; do sha256sum < /hostile; done > /tmp/sums$cpu &
     done; wait
     cat /tmp/sums? | sort -u | wc -l\n";
-const SAID: &str = "hostile 0\nnothing lost\nregisters kept\n1\n";
+const SAID: &str = "hostile 0\nnothing lost\nregisters kept\nsegments 0\n1\n";
 
 /// Machines whose FIQs are the kernel's.
 const FIQS: [&str; 2] = ["virt,gic-version=2", "virt,gic-version=3"];
@@ -59,6 +61,7 @@ fn guest(context: &Context, arch: Arch) -> Result<Guest> {
         ("hostile", "hostile"),
         ("registers", "registers"),
         ("storm", "registers"),
+        ("segments", "abi"),
     ] {
         let file = agent::program_in(arch, of, program)?;
         guest = guest.option(format!("--add={}:/{program}", file.display()));

@@ -75,6 +75,15 @@ const ASKING: &[&str] = &[
     "crossings",
     "views",
     "unwinding",
+    "segments",
+    "int80",
+    "int80_threads",
+    "shared_memory",
+    "semaphores",
+    "messages",
+    "queues",
+    "queue_notices",
+    "vectors",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

@@ -213,8 +213,8 @@ fn futex(context: &Context, arch: Arch) -> Result<Verdict> {
 /// The tests of ptrace and of alternate stacks; where there are some, those of breakpoints and watchpoints of
 /// the processor; on x86_64 also those of what a tracer, a step or a handler meets at a system call. Left
 /// out: `vmaccess`, which fails on Linux, too; `sysret_ss_attrs`, which does not end there; `ptrace_syscall`,
-/// `sigreturn`, `ldt_gdt` and `fsgsbase`, which need 32-bit calls or segments of their own; and
-/// `step_after_suspend_test`, which suspends the machine.
+/// `ldt_gdt`, `sigreturn` and `fsgsbase`, which `selftests-x86` runs; and `step_after_suspend_test`, which
+/// suspends the machine.
 fn ptrace(context: &Context, arch: Arch) -> Result<Verdict> {
     const PTRACE: &[Program] = &[
         ("get_syscall_info", &["get_syscall_info.c"], &[]),

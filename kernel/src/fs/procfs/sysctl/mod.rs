@@ -1,11 +1,13 @@
 //! `/proc/sys`: settings. A table has for each its path, its mode, the kind of its value, and the place of
 //! the value, which lies in the room that uses it. `number` and `text` read and write values; `kernel`, `vm`,
-//! `files` and `net` have the tables.
+//! `files`, `net` and `ipc` have the tables, `abi` what only a processor has.
 //!
 //! A setting that would have no effect in this kernel is missing. The others have the effect that they have
 //! on Linux.
 
+mod abi;
 mod files;
+mod ipc;
 pub mod kernel;
 pub mod net;
 mod number;
@@ -169,7 +171,15 @@ fn register(settings: &'static [Setting]) {
 
 /// Registers the settings.
 pub fn init() {
-    for table in [kernel::SETTINGS, vm::SETTINGS, files::SETTINGS, net::SETTINGS] {
+    let tables = [
+        kernel::SETTINGS,
+        vm::SETTINGS,
+        files::SETTINGS,
+        net::SETTINGS,
+        ipc::SETTINGS,
+    ];
+    for table in tables {
         register(table);
     }
+    abi::init();
 }

@@ -15,6 +15,11 @@ pub trait Value: Sync {
     fn get(&self) -> i64;
     /// Sets the number, which is in its range.
     fn set(&self, value: i64);
+    /// Sets the number, if it can be that beside its range.
+    fn try_set(&self, value: i64) -> bool {
+        self.set(value);
+        true
+    }
 }
 
 macro_rules! values {
@@ -129,8 +134,11 @@ impl Number {
         if !fits || !(self.min..=self.max).contains(&value) {
             return Err(Errno::EINVAL);
         }
-        self.value.set(value);
-        Ok(())
+        if self.value.try_set(value) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
     }
     fn set_long(&self, negative: bool, size: u64) -> Result<(), Errno> {
         let any = self.min == i64::MIN;

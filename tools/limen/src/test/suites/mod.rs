@@ -20,7 +20,8 @@ type Suite = (Source, &'static str);
 const STABLE: Suite = (Source::Stable, "linux");
 const NEWER: Suite = (Source::Newer, "linux-6.12");
 
-/// Seconds after which a program is killed, which is a failure: the suite's harness gives as many.
+/// Seconds after which a program is killed, which is a failure, if its folder does not say others: the
+/// suite's harness gives as many.
 const LONGEST: u32 = 45;
 
 /// What is expected of a program, on Linux and on Limen.
@@ -51,6 +52,8 @@ struct Folder {
     helpers: &'static [Program],
     /// Options of tests that take longer without, by name.
     options: &'static [(&'static str, &'static str)],
+    /// Seconds after which a program is killed.
+    longest: u32,
     tests: &'static [Test],
     /// More of them, or what else is expected of one.
     more: &'static [Test],
@@ -66,6 +69,7 @@ const OF_6_1: Folder = Folder {
     include: &[],
     helpers: &[],
     options: &[],
+    longest: LONGEST,
     tests: &[],
     more: &[],
     not_on: &[],
@@ -104,14 +108,18 @@ struct Said {
     failed: usize,
 }
 
-/// Reads what a program said, and its status: lines of the suite's harness (`ok 1 NAME`, `not ok 2 NAME`,
-/// `ok 3 # SKIP why`), the words of powerpc's (`success: NAME`, `failure:`, `skip:`), or, of a program that
-/// has neither, only the status, 4 of which means that it has been skipped.
+/// Reads what a program said, and its status: lines of the suite's harness (`ok 1 NAME`, `not ok 2 NAME`, `ok
+/// 3 # SKIP why`), the words of powerpc's (`success: NAME`, `failure:`, `skip:`), or, of a program that has
+/// neither, only the status, 4 of which means that it has been skipped; those of x86 say `[FAIL]`, and some
+/// end well all the same.
 fn read(text: &str, status: u32) -> Said {
     let mut said = Said::default();
     for line in text.lines() {
         let good = line.strip_prefix("ok ");
-        if line.starts_with("not ok ") || line.starts_with("failure: ") {
+        if ["not ok ", "failure: ", "[FAIL]"]
+            .iter()
+            .any(|word| line.starts_with(word))
+        {
             said.failed += 1;
         } else if good.is_some_and(|rest| rest.contains("# SKIP")) || line.starts_with("skip: ") {
             said.skipped += 1;
@@ -168,11 +176,11 @@ fn run(context: &Context, arch: Arch, folder: &Folder) -> Result<Verdict> {
     for (name, ..) in &programs {
         let options = folder.options.iter().find(|(of, _)| of == name);
         let options = options.map_or("", |(_, options)| options);
-        script += &format!("p {LONGEST} {name} {options}\n");
+        script += &format!("p {} {name} {options}\n", folder.longest);
     }
     let ran = Guest::new(context, arch)
         .smp(4)
-        .timeout(60 + LONGEST * programs.len() as u32)
+        .timeout(60 + folder.longest * programs.len() as u32)
         .option(format!("--add={}:/t", built.display()))
         .script(&(script + "exit 0\n"))
         .run()?;
@@ -252,6 +260,7 @@ mod tests {
         assert_eq!(read("test: x\nskip: x\n", 0), said(0, 1, 0));
         assert_eq!(read("success: x\n", 0), said(1, 0, 0));
         assert_eq!(read("[OK]\n", 0), said(1, 0, 0));
+        assert_eq!(read("[OK]\ta\n[FAIL]\tb\n", 0), said(0, 0, 1));
         assert_eq!(read("", 4), said(0, 1, 0));
         assert_eq!(read("ok 1 a\nBail out!\n", 1), said(1, 0, 1));
         assert_eq!(read("", 137), said(0, 0, 1));

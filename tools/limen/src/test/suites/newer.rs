@@ -1,7 +1,7 @@
 //! The same folders of Linux 6.12, with what they have more. By name only.
 
 use super::Expect::{Lacks, Passes, Skips};
-use super::folders::{self, NO_NAMESPACES, NO_SVE, TPIDR2, power, signal};
+use super::folders::{self, NO_NAMESPACES, TPIDR2, power, signal};
 use super::{Folder, NEWER, OF_6_1, Test};
 
 /// A folder of 6.1 as it is in 6.12; of programs that 6.1 does not have, or that ask for more, `more` says
@@ -55,7 +55,17 @@ pub const EVERYWHERE: [Folder; 5] = [
 pub const X86: [Folder; 1] = [newer(
     "selftests-newer-x86",
     &folders::X86[0],
-    &[(("test_vsyscall", &["test_vsyscall.c"], &[]), Skips(5))],
+    &[
+        (("test_vsyscall", &["test_vsyscall.c"], &[]), Skips(5)),
+        (
+            (
+                "fsgsbase_restore",
+                &["fsgsbase_restore.c", "clang_helpers_64.S"],
+                &[],
+            ),
+            Passes,
+        ),
+    ],
 )];
 
 /// Limen has no sockets that encrypt.
@@ -63,10 +73,10 @@ const NO_CRYPTO: &str = "needs AF_ALG";
 
 /// Cases of arm64's signals.
 const SIGNALS: &[Test] = &[
-    signal!("fpmr_siginfo", Skips(1)),
-    signal!("poe_siginfo", Skips(1)),
+    signal!("fpmr_siginfo", Passes),
+    signal!("poe_siginfo", Passes),
     signal!("tpidr2_restore", Skips(1)),
-    signal!("tpidr2_siginfo", Skips(1)),
+    signal!("tpidr2_siginfo", Passes),
     signal!("zt_no_regs", Skips(1)),
     signal!("zt_regs", Skips(1)),
 ];
@@ -88,7 +98,7 @@ pub const ARM64: [Folder; 4] = [
                     &["hwcap.c"],
                     &["-include", "linux/types.h", "-Du64=__u64"],
                 ),
-                Lacks(0, 92, "needs SVE, or a newer QEMU"),
+                Lacks(0, 82, "needs a newer QEMU"),
             ),
             (TPIDR2, Skips(5)),
         ],
@@ -98,11 +108,9 @@ pub const ARM64: [Folder; 4] = [
         &folders::ARM64[3],
         &[
             (("fp-stress", &["fp-stress.c"], &[]), Lacks(4, 0, NO_CRYPTO)),
-            (
-                ("vec-syscfg", &["vec-syscfg.c", "rdvl.S"], &[]),
-                Lacks(0, 21, NO_SVE),
-            ),
-            (("fp-ptrace", &["fp-ptrace.c", "fp-ptrace-asm.S"], &[]), Passes),
+            (("vec-syscfg", &["vec-syscfg.c", "rdvl.S"], &[]), Skips(11)),
+            (("sve-ptrace", &["sve-ptrace.c"], &[]), Skips(75)),
+            (("fp-ptrace", &["fp-ptrace.c", "fp-ptrace-asm.S"], &[]), Skips(4)),
             (("zt-ptrace", &["zt-ptrace.c"], &[]), Skips(1)),
         ],
     ),
