@@ -82,7 +82,7 @@ fn finish_restarted<K: Kernel>(
     in_kernel: &InKernel,
 ) -> IrqsOff {
     loop {
-        restart(k, frame, irqs, in_kernel);
+        restart(k, frame, irqs, in_kernel, Cause::Syscall);
         let next;
         (irqs, next) = exit_work(k, frame, k.irqs_disable(), in_kernel, Cause::Syscall);
         if let Next::User = next {
@@ -95,10 +95,10 @@ fn finish_restarted<K: Kernel>(
 /// system call entry.
 #[cold]
 #[inline(never)]
-fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, in_kernel: &InKernel) {
+fn restart<K: Kernel>(k: &K, frame: &mut K::Frame, irqs: IrqsOff, in_kernel: &InKernel, cause: Cause) {
     k.irqs_enable(irqs);
     if let Some(restart) = frame.restart()
-        && !k.leaves_restart(frame, restart)
+        && !k.leaves_restart(frame, restart, cause)
     {
         frame.rearm(restart);
         k.count(Crossing::Restart, in_kernel);
@@ -114,7 +114,7 @@ pub(crate) fn restart_from_exception<K: Kernel>(
     irqs: IrqsOff,
     in_kernel: &InKernel,
 ) -> IrqsOff {
-    restart(k, frame, irqs, in_kernel);
+    restart(k, frame, irqs, in_kernel, Cause::Exception);
     k.irqs_disable()
 }
 

@@ -61,16 +61,9 @@ pub fn deliver_pending(frame: &mut Frame, cause: Cause, areas: impl Areas) {
     let restart = frame.resume_syscall(call);
     match next {
         Next::Nothing => {
-            if let Some(restart) = restart {
-                if limen_entry::Frame::restart(frame).is_none() {
-                    // A tracer has put in what is no number: user mode makes the call again with that.
-                    frame.rewind_syscall();
-                } else if syscalls::COMPAT.is_some() && (cause == Cause::Exception || task.trace.is_traced())
-                {
-                    // A tracer has made it a call's frame, or may have put in that of a call of the other
-                    // ABI: user mode makes the call, of which ABI it is.
-                    syscalls::restart_in_user_mode(frame, restart);
-                }
+            if restart.is_some() && limen_entry::Frame::restart(frame).is_none() {
+                // A tracer has put in what is no number: user mode makes the call again with that.
+                frame.rewind_syscall();
             }
             return restore_saved_mask(&task);
         }

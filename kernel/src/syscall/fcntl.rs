@@ -10,7 +10,7 @@ use crate::mm::user::{Abi, UserPtr};
 use crate::task::{creds::cap, current};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use limen_linux_abi::abi::{i386, old};
+use limen_linux_abi::abi::{compat, old};
 use limen_linux_abi::{Errno, Layout, LockRequest, native, raw::general as abi};
 
 const F_DUPFD: u32 = 0;
@@ -157,8 +157,8 @@ fn do_fcntl(fd: i32, cmd: u32, arg: usize, which: Locks) -> SysResult {
             (fd, &file),
             &files,
             (cmd, UserPtr::new(arg)),
-            i386::Flock::request,
-            i386::answer_lock,
+            compat::Flock::request,
+            compat::answer_lock,
         ),
         F_GETLK | F_SETLK | F_SETLKW => record_lock(
             (fd, &file),

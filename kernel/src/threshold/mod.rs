@@ -241,10 +241,13 @@ impl<const TRACKED: bool, const COMPAT: bool> CallWork for Limen<TRACKED, COMPAT
             crate::syscall::dispatch(frame, number as usize);
         }
     }
-    fn leaves_restart(&self, frame: &mut Frame, restart: Restart) -> bool {
-        // A new thread's and a new program's frames come here by the other ABI's instance, and a tracer may
-        // have changed the frame of an exception.
-        let leaves = syscalls::COMPAT.is_some() && syscalls::is_compat(frame) != COMPAT;
+    fn leaves_restart(&self, frame: &mut Frame, restart: Restart, cause: Cause) -> bool {
+        // A new thread's and a new program's frames come here by the other ABI's instance. A tracer may have
+        // put in the frame of a call of either ABI, which the tables and filters of this one must not judge.
+        let leaves = syscalls::COMPAT.is_some()
+            && (syscalls::is_compat(frame) != COMPAT
+                || cause == Cause::Exception
+                || crate::task::current().trace.is_traced());
         if leaves {
             syscalls::restart_in_user_mode(frame, restart);
         }

@@ -2,6 +2,7 @@
 //! tracepoints, audit).
 
 use super::Processor;
+use crate::frame::Cause;
 use crate::token::InKernel;
 use limen_linux_abi::Restart;
 
@@ -29,10 +30,11 @@ pub trait CallWork: Processor {
     /// Runs the system call with number `number` and puts its result into the frame. Unknown numbers give
     /// `ENOSYS`.
     fn dispatch(&self, frame: &mut Self::Frame, number: isize, in_kernel: &InKernel);
-    /// An interrupted call is about to run again without a round trip to user mode. `true`: its ABI is not
-    /// the one that this kernel's way of entry serves, and user mode has been made to make it again.
+    /// An interrupted call is about to run again without a round trip to user mode; by which way its frame
+    /// came to the exit is `cause`. `true`: its ABI is not, or may not be, the one that this kernel's way of
+    /// entry serves, and user mode has been made to make it again.
     #[inline(always)]
-    fn leaves_restart(&self, _frame: &mut Self::Frame, _restart: Restart) -> bool {
+    fn leaves_restart(&self, _frame: &mut Self::Frame, _restart: Restart, _cause: Cause) -> bool {
         false
     }
     /// Finds out which call of which ABI it is, and puts its number into the frame. `false`: that could not

@@ -9,7 +9,7 @@ mod powerpc;
 
 pub mod aarch64;
 pub mod arm;
-pub mod i386;
+pub mod compat;
 pub mod ipc;
 pub mod old;
 pub mod powerpc64;

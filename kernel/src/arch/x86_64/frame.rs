@@ -41,13 +41,12 @@ const _: () = assert!(size_of::<Frame>() == 21 * 8);
 /// the frame, so the way back must restore all of it, with `iretq`. The stub tests the upper half of the
 /// slot.
 pub const CHANGED: usize = 1 << 32;
-/// The same, of a frame that says kernel mode: what it returns to is on another stack, where nothing can be
-/// written (`espfix`), and user mode is next.
-pub const ELSEWHERE: usize = 1 << 34;
-
 /// In the same slot: `int 0x80` made the call. Its number is one of the i386 ABI, its arguments are in RBX,
 /// RCX, RDX, RSI, RDI and RBP, and the way back is always by `iretq`.
 pub const COMPAT: usize = 1 << 33;
+/// In the same slot, as [`CHANGED`] of a frame that says kernel mode: what it returns to is on another stack,
+/// where nothing can be written (`espfix`), and user mode is next.
+pub const ELSEWHERE: usize = 1 << 34;
 
 // `sysret` faults in kernel mode, on the user's stack, if the address it returns to is not canonical; a
 // `syscall` instruction can't end there.

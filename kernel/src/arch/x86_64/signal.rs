@@ -2,7 +2,7 @@
 //! floating-point state behind a pointer).
 
 use super::frame::{EFLAGS_DF, EFLAGS_RF, EFLAGS_TF, Frame, USER_CS, USER_DS};
-pub use super::signal_fpu::{fpu_size, restore_fpu, save_fpu};
+use super::signal_fpu::{fpu_size, restore_fpu, save_fpu};
 pub use super::signal_i386::{restore_compat, setup_compat};
 use super::switch::Fault;
 use super::{fpu, selector};

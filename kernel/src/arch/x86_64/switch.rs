@@ -367,7 +367,7 @@ impl Context {
     /// The same, and FS and GS with its selector have what the descriptor says when the thread runs.
     pub(super) fn give_own_segment(&mut self, place: usize, descriptor: u64) {
         self.set_own_segment(place, descriptor);
-        let base = (descriptor >> 16 & 0x00ff_ffff | descriptor >> 56 << 24) as usize;
+        let base = tables::base(descriptor) as usize;
         let selector = tables::own_selector(place);
         if (self.segments >> 32) as u16 == selector {
             self.fs_base = base;

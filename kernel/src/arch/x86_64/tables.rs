@@ -74,6 +74,11 @@ pub unsafe fn set_kernel_stack(cpu: usize, top: usize) {
     }
 }
 
+/// Where the segment with this descriptor begins.
+pub(super) const fn base(descriptor: u64) -> u64 {
+    descriptor >> 16 & 0x00ff_ffff | descriptor >> 56 << 24
+}
+
 /// The selector of a thread's own segment at `place`, with user mode's rights.
 pub const fn own_selector(place: usize) -> u16 {
     ((OWN_FIRST + place) << 3 | 3) as u16

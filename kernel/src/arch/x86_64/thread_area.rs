@@ -3,7 +3,7 @@
 
 use super::segments::{Wanted, descriptor};
 use super::switch::Context;
-use super::tables::{OWN_COUNT, OWN_FIRST};
+use super::tables::{self, OWN_COUNT, OWN_FIRST};
 use crate::mm::user::UserPtr;
 use crate::sched::entity::with_current_context;
 use limen_linux_abi::{Errno, SysResult};
@@ -46,7 +46,7 @@ pub fn checked(wanted: Wanted) -> Result<u64, Errno> {
 /// The entry `number` with this descriptor, as `struct user_desc` has it.
 pub fn described(number: usize, descriptor: u64) -> Wanted {
     let field = |first: u32| (descriptor >> first) as u32 & 1;
-    let base = descriptor >> 16 & 0x00ff_ffff | descriptor >> 56 << 24;
+    let base = tables::base(descriptor);
     let limit = descriptor & 0xffff | (descriptor >> 48 & 0xf) << 16;
     let bits = field(54)
         | ((descriptor >> 42) as u32 & 3) << 1

@@ -1,12 +1,12 @@
 //! Files: positions in two registers, and structures with words of 32 bits.
 
-use super::super::{Pair, dir, fcntl, file, pipe, stat, task};
+use super::super::{Pair, dir, fcntl, file, pipe, stat};
 use crate::fs::lookup::AT_FDCWD;
 use crate::fs::walk::Walk;
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use limen_linux_abi::Errno;
-use limen_linux_abi::abi::i386::{OldStat, Stat, Stat64, Statfs, Statfs64};
+use limen_linux_abi::abi::compat::{OldStat, Stat, Stat64, Statfs, Statfs64};
 use limen_linux_abi::raw::general::AT_SYMLINK_NOFOLLOW;
 
 /// A position in two words of registers, the lower half first.
@@ -141,23 +141,5 @@ crate::syscalls! {
         check_statfs64(size)?;
         let file = current().file_any(fd)?;
         stat::do_statfs(to, &file.path, Statfs64::new)
-    }
-    // What does not fit is shown as the largest number with a sign, and as unlimited in the newer call.
-    fn getrlimit(which: u32, at: UserPtr<[i32; 2]>) {
-        let limit = current().process.limits.get(task::limit_of(which)?);
-        at.write([limit.soft, limit.hard].map(|n| i32::try_from(n).unwrap_or(i32::MAX)))?;
-        Ok(0)
-    }
-    fn ugetrlimit(which: u32, at: UserPtr<[u32; 2]>) {
-        let limit = current().process.limits.get(task::limit_of(which)?);
-        at.write([limit.soft, limit.hard].map(|n| u32::try_from(n).unwrap_or(u32::MAX)))?;
-        Ok(0)
-    }
-    fn setrlimit(which: u32, at: UserPtr<[u32; 2]>) {
-        let wide = |n| if n == u32::MAX { u64::MAX } else { u64::from(n) };
-        let [soft, hard] = at.read()?.map(wide);
-        let which = task::limit_of(which)?;
-        task::change_limit(&current().process, which, crate::task::rlimit::Limit { soft, hard })?;
-        Ok(0)
     }
 }

@@ -4,7 +4,7 @@ use super::super::ipc::{self, Operations, control_messages, control_semaphores, 
 use super::super::mqueue;
 use crate::ipc::{msg, sem, shm};
 use crate::mm::user::{Abi, UserPtr};
-use limen_linux_abi::abi::i386::{Msqid64Ds, Semid64Ds, ShmInfo, Shmid64Ds, Shminfo64};
+use limen_linux_abi::abi::compat::{Msqid64Ds, Semid64Ds, ShmInfo, Shmid64Ds, Shminfo64};
 use limen_linux_abi::{Errno, SysResult};
 
 fn shared(id: i32, number: i32, at: usize, versions: bool) -> SysResult {

@@ -10,7 +10,7 @@ use crate::task::fork::{self, CloneArgs, CloneFlags};
 use crate::task::wait::WaitOptions;
 use crate::task::{Usage, current, exec};
 use core::sync::atomic::Ordering;
-use limen_linux_abi::abi::i386::Sysinfo;
+use limen_linux_abi::abi::compat::Sysinfo;
 use limen_linux_abi::{Errno, SysResult};
 
 /// `prctl` of the native ABI.
@@ -174,5 +174,23 @@ crate::syscalls! {
     fn pselect6_time64(count: i32, read: usize, write: usize, except: usize, time: UserPtr<[i64; 2]>,
         mask: usize) {
         poll::select_with_mask::<u32, i64>(count, [read, write, except], time, mask)
+    }
+    // What does not fit is shown as the largest number with a sign, and as unlimited in the newer call.
+    fn getrlimit(which: u32, at: UserPtr<[i32; 2]>) {
+        let limit = current().process.limits.get(task::limit_of(which)?);
+        at.write([limit.soft, limit.hard].map(|n| i32::try_from(n).unwrap_or(i32::MAX)))?;
+        Ok(0)
+    }
+    fn ugetrlimit(which: u32, at: UserPtr<[u32; 2]>) {
+        let limit = current().process.limits.get(task::limit_of(which)?);
+        at.write([limit.soft, limit.hard].map(|n| u32::try_from(n).unwrap_or(u32::MAX)))?;
+        Ok(0)
+    }
+    fn setrlimit(which: u32, at: UserPtr<[u32; 2]>) {
+        let wide = |n| if n == u32::MAX { u64::MAX } else { u64::from(n) };
+        let [soft, hard] = at.read()?.map(wide);
+        let which = task::limit_of(which)?;
+        task::change_limit(&current().process, which, crate::task::rlimit::Limit { soft, hard })?;
+        Ok(0)
     }
 }

@@ -281,13 +281,27 @@ fn ask(context: &Context, arch: Arch, options: &[&str]) -> anyhow::Result<Verdic
     let map = if context.kernel.is_some() { "" } else { MAP_IS_KEPT };
     let ran = guest
         .script(&format!(
-            "run() {{ for name in {}; do mkdir /tmp/$name && cd /tmp/$name && /$name || exit; done; }}\n\
+            "one() {{ mkdir /tmp/$1 && cd /tmp/$1 && /$1; }}\n\
+             end() {{ echo \"$1 ended with $2\"; exit $2; }}\n\
+             run() {{ for name in {}; do one $name || end $name $?; done; }}\n\
              {map}run\n",
             ASKING.join(" ")
         ))
         .run()?;
     if ran.status != 0 {
-        bail!("status {}\n{}", ran.status, ran.everything());
+        let text = ran.text();
+        // What is wrong comes first: of a long report the rest may be cut.
+        let wrong: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.ends_with(" 0 failed"))
+            .take(12)
+            .collect();
+        bail!(
+            "status {}: {}\n{}",
+            ran.status,
+            wrong.join("; "),
+            ran.everything()
+        );
     }
     ran.clean_log()?;
     Ok(Verdict::Passed(ran.text().trim().replace('\n', "; ")))
