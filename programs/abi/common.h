@@ -1,6 +1,6 @@
 /*
  * What several of these programs do besides checking. Needs <fcntl.h>, <stdio.h>, <string.h>, <sys/wait.h>,
- * <time.h>, <unistd.h> and "check.h".
+ * <time.h>, <unistd.h> and "check.h"; `on_one` is there behind <sched.h> with _GNU_SOURCE.
  */
 static inline void pause_ms(int ms) {
     struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
@@ -16,6 +16,16 @@ static inline void pause_ms(int ms) {
     while (!(condition) && pauses_left > 0) pauses_left--, pause_ms(1); \
     pauses_left > 0; \
 })
+
+#ifdef CPU_SET
+/* Runs on one processor from now on, or on all. On one, timers and sleeps end in the order of their times. */
+static inline void on_one(int one) {
+    cpu_set_t cpus;
+    memset(&cpus, one ? 0 : 0xff, sizeof cpus);
+    CPU_SET(0, &cpus);
+    CHECK(sched_setaffinity(0, sizeof cpus, &cpus) == 0);
+}
+#endif
 
 /* The letter that /proc shows for the state of a thread; 0: there is no such thread. */
 static inline char thread_state(pid_t tid) {

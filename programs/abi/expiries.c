@@ -74,14 +74,6 @@ static void catch(int sig) {
     sigaction(sig, &action, NULL);
 }
 
-/* Runs on one processor from now on, or on all. On one, timers and sleeps end in the order of their times. */
-static void on_one(int one) {
-    cpu_set_t cpus;
-    memset(&cpus, one ? 0 : 0xff, sizeof cpus);
-    CPU_SET(0, &cpus);
-    CHECK(sched_setaffinity(0, sizeof cpus, &cpus) == 0);
-}
-
 /* A timer that sends `sig` with the value 7 to `tid` or, with 0, to the process. */
 static timer_t timer_of(int sig, pid_t tid) {
     struct sigevent event = {.sigev_notify = tid ? SIGEV_THREAD_ID : SIGEV_SIGNAL, .sigev_signo = sig};

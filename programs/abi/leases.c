@@ -17,15 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "common.h"
 
 #define NAME "leased"
 
 static int told; /* The signal of the leases. */
-
-static void pause_ms(int ms) {
-    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-    nanosleep(&t, NULL);
-}
 
 /* Whether the holder of `fd` is told within two seconds. */
 static int is_told(int fd) {
@@ -169,7 +165,8 @@ static void waited_for(void) {
     int fd = leased(O_RDONLY, F_WRLCK);
     pid_t child = opener(fd, O_RDONLY, 0);
     CHECK(is_told(fd) && is_kept(child));
-    CHECK(shown("/proc/locks", fd, "-> LEASE  BREAKER   READ", child, 0));
+    /* The holder is told before the reader is listed. */
+    CHECK(SOON(shown("/proc/locks", fd, "-> LEASE  BREAKER   READ", child, 0)));
     CHECK(fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && ends_well(child) && fcntl(fd, F_GETLEASE) == F_RDLCK);
     /* A writer when it is given up. */
     child = opener(fd, O_WRONLY, 0);

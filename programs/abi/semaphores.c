@@ -186,14 +186,18 @@ static void undone(void) {
     CHECK(ended(child) == 0 && value(id, 0) == 0);
 
     /* What a dead one gives back wakes others. */
+    int done[2];
+    char byte;
+    CHECK(pipe(done) == 0);
     child = fork();
     if (child == 0) {
-        if (op(id, 0, 1, 0) || op(id, 0, -1, SEM_UNDO)) _exit(1);
+        if (op(id, 0, 1, 0) || op(id, 0, -1, SEM_UNDO) || write(done[1], "", 1) != 1) _exit(1);
         pause();
     }
+    CHECK(read(done[0], &byte, 1) == 1);
+    close(done[0]), close(done[1]);
     pid_t other = waiter(id, 0, -1);
     CHECK(SOON(semctl(id, 0, GETNCNT) == 1));
-    pause_ms(20);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     CHECK(ended(other) == 0 && value(id, 0) == 0);

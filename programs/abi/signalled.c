@@ -365,6 +365,7 @@ static void repeating_timers(void) {
     sigset_t set;
     siginfo_t info;
     timer_t timer, other;
+    on_one(1);
     sigemptyset(&set);
     sigaddset(&set, SIGRTMIN + 1);
     sigprocmask(SIG_BLOCK, &set, NULL);
@@ -429,6 +430,7 @@ static void repeating_timers(void) {
           setitimer(ITIMER_REAL, &none, NULL) == 0);
     while (sigtimedwait(&set, &info, &at_once) > 0) continue;
     sigprocmask(SIG_UNBLOCK, &set, NULL);
+    on_one(0);
 }
 
 /* --- What the log says --- */

@@ -75,11 +75,11 @@ static void lists(void) {
         memset(all, 0, sizeof all);
         int few[] = {SYS_exit_group, SYS_clock_nanosleep};
         for (unsigned i = 0; i < sizeof few / sizeof *few; i++) all[few[i] / 8] |= 1 << few[i] % 8;
-        struct timespec time = {0, 300000000};
+        struct timespec time = {5, 0};
         if (prctl(SET_VIEW, LIST, all, 64, 0) != 0) _exit(1);
         _exit(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, &time) != 0);
     }
-    pause_ms(100);
+    CHECK(SOON(thread_state(child) == 'S'));
     CHECK(kill(child, SIGSTOP) == 0 && SOON(thread_state(child) == 'T') && kill(child, SIGCONT) == 0);
     CHECK(child_good(child));
 }
