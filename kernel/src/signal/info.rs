@@ -306,6 +306,18 @@ impl SigInfo {
     pub fn value(&self) -> usize {
         self.pointer(UNION + 2)
     }
+    /// Whether it has `si_pid` and `si_uid`.
+    pub fn names_sender(&self) -> bool {
+        match self.code() {
+            code::TIMER | code::SIGIO => false,
+            1..code::KERNEL => self.signal() == super::SIGCHLD,
+            _ => true,
+        }
+    }
+    /// The sender is not seen by whoever gets it.
+    pub fn forget_sender(&mut self) {
+        self.words[UNION] = 0;
+    }
     /// Whether a process sent it, not the kernel.
     pub fn is_from_user(&self) -> bool {
         self.code() <= 0

@@ -4,7 +4,7 @@ use super::SysResult;
 use crate::mm::current_space;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
-use crate::task::{TaskFlags, current, find_task, rlimit, user};
+use crate::task::{TaskFlags, current, pid::find_task_here, rlimit, user};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -91,7 +91,7 @@ fn capability_creds(pid: i32) -> Result<Arc<Creds>, Errno> {
     match pid {
         0 => Ok(current().creds()),
         ..0 => Err(Errno::EINVAL),
-        _ => Ok(find_task(pid).ok_or(Errno::ESRCH)?.creds()),
+        _ => Ok(find_task_here(pid).ok_or(Errno::ESRCH)?.creds()),
     }
 }
 
@@ -268,7 +268,7 @@ crate::syscalls! {
 
     fn capset(header: UserPtr<[u32; 2]>, data: usize) {
         let Ok((words, pid)) = capability_words(header)? else { return Err(Errno::EINVAL) };
-        if pid != 0 && pid != current().tid() { return Err(Errno::EPERM); }
+        if pid != 0 && pid != current().own_tid() { return Err(Errno::EPERM); }
         let mut raw = [0u8; 24];
         read_bytes(&mut raw[..words * 12], data)?;
         let set = |field: usize| {

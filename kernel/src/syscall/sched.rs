@@ -8,7 +8,8 @@ use crate::sched::{self, CpuSet, Policy, online, policy};
 use crate::sync::MAX_CPUS;
 use crate::task::creds::cap;
 use crate::task::rlimit::which::{NICE, RTPRIO};
-use crate::task::{Task, all_processes, current, find_task, pid};
+use crate::task::pid::{self, find_task_here};
+use crate::task::{Task, all_processes, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ fn target(pid: i32) -> Result<Arc<Task>, Errno> {
     match pid {
         0 => Ok((*current()).clone()),
         n if n < 0 => Err(Errno::EINVAL),
-        n => find_task(n).ok_or(Errno::ESRCH),
+        n => find_task_here(n).ok_or(Errno::ESRCH),
     }
 }
 
@@ -38,7 +39,7 @@ fn found(pid: i32) -> Result<Arc<Task>, Errno> {
 fn seen<R>(pid: i32, look: impl FnOnce(&Task) -> R) -> Result<R, Errno> {
     match pid {
         0 => Ok(look(&current())),
-        n => pid::with_task(n, |task, _| look(task)).ok_or(Errno::ESRCH),
+        n => pid::with_task(pid::in_ns(current().pid_ns(), n), |task, _| look(task)).ok_or(Errno::ESRCH),
     }
 }
 
@@ -121,11 +122,14 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
         PRIO_PROCESS => found.push(if who == 0 {
             (*me).clone()
         } else {
-            find_task(who).ok_or(Errno::ESRCH)?
+            find_task_here(who).ok_or(Errno::ESRCH)?
         }),
         PRIO_PGRP => {
-            let group = if who == 0 { me.process.pgrp() } else { who };
-            for process in all_processes().filter(|process| process.pgrp() == group) {
+            let group = match who {
+                0 => me.process.group(),
+                _ => pid::find_group_here(who).ok_or(Errno::ESRCH)?,
+            };
+            for process in all_processes().filter(|process| process.pgrp() == group.id) {
                 for thread in process.threads() {
                     room(&mut found, 1)?;
                     found.push(thread);
@@ -134,7 +138,7 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
         }
         PRIO_USER => {
             let uid = if who == 0 { me.creds().uid } else { who as u32 };
-            for process in all_processes() {
+            for process in all_processes().filter(|process| process.number_in(me.pid_ns()) != 0) {
                 for thread in process.threads().filter(|t| t.creds().uid == uid) {
                     room(&mut found, 1)?;
                     found.push(thread);

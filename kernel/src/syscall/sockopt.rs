@@ -90,7 +90,7 @@ pub(super) fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usiz
                     int(i32::from(sock.timestamp() == Some(name)))
                 }
                 SO_PASSCRED => int(i32::from(sock.pass_cred())),
-                SO_PEERCRED => words(&sock.peer_identity().cred),
+                SO_PEERCRED => words(&sock.peer_identity().cred.shown()),
                 SO_PEERGROUPS => {
                     let groups = sock.peer_identity().groups.ok_or(Errno::ENODATA)?;
                     let size = size_of_val(&groups[..]);

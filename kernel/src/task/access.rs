@@ -1,7 +1,7 @@
 //! Which thread may inspect which process (Linux: `ptrace_may_access`), which may signal which, and `kcmp`.
 
 use super::creds::{Creds, cap};
-use super::{Process, Task, current, find_process, find_task, pid};
+use super::{Process, Task, current, pid};
 use crate::fs::{File, epoll};
 use crate::mm::AddressSpace;
 use crate::mm::user::UserPtr;
@@ -73,9 +73,10 @@ fn may_send(mine: &Creds, theirs: &Creds) -> bool {
 }
 
 /// Whether the running thread may signal the process with the id `pid` (`kill` with signal 0). `None`: there
-/// is none, or its leader has ended, or audit is to be told, which may sleep.
+/// is none, or its leader has ended; or audit is to be told, which may sleep, or the caller is in
+/// a PID namespace below the initial one.
 pub fn may_signal_leader(pid: i32) -> Option<Result<(), Errno>> {
-    if super::audit::wants_details() {
+    if super::audit::wants_details() || current().pid_ns().is_some() {
         return None;
     }
     pid::with_task(pid, |task, glance| {
@@ -114,10 +115,10 @@ struct Compared {
 impl Compared {
     /// `ESRCH`.
     fn find(number: i32) -> Result<Self, Errno> {
-        let task = find_task(number);
+        let task = pid::find_task_here(number);
         let process = match &task {
             Some(task) => task.process.clone(),
-            None => find_process(number).ok_or(Errno::ESRCH)?,
+            None => pid::find_process_here(number).ok_or(Errno::ESRCH)?,
         };
         Ok(Self { process, task })
     }

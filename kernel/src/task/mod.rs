@@ -98,7 +98,7 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
     let mut kernel = KERNEL.lock();
     kernel
         .get_or_insert_with(|| {
-            let group = session::ProcessGroup::new(0, session::Session::new(0));
+            let group = session::ProcessGroup::new(ns::pid::Id::NONE, session::Session::new(ns::pid::Id::NONE));
             let process = Process::new(
                 0,
                 &Weak::new(),
@@ -106,6 +106,7 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
                 rlimit::Limits::new(fork::max_threads()),
                 crate::signal::ProcessSignals::new(),
                 0,
+                None,
             );
             (process, Arc::new(Creds::root()))
         })

@@ -5,6 +5,7 @@
 //! `signals`, a thread's `signals`. [`TREE`] is locked by fork, exit, wait and changes of group or session,
 //! and never by a system call that only asks.
 
+use super::ns::pid::{Id, Numbers, PidRef, number_in};
 use super::rlimit::Limits;
 use super::session::{MemberNode, ProcessGroup, ReservedPlace};
 use super::{Creds, Task, pid};
@@ -148,6 +149,12 @@ impl Drop for Executed {
 pub struct Process {
     /// Its id.
     pub tgid: i32,
+    /// Its number in its own PID namespace (`getpid`).
+    pub own_tgid: i32,
+    /// Its PID namespace.
+    pub pid_ns: PidRef,
+    /// Its numbers in PID namespaces below the initial one.
+    pub numbers: Option<Arc<Numbers>>,
     /// The parent's id. Kept up to date, so that `getppid` takes no lock.
     pub ppid: AtomicI32,
     /// The id of the parent's thread whose child it is. 0: that of the parent's first thread. Changes under
@@ -227,6 +234,7 @@ impl Process {
         limits: Limits,
         signals: ProcessSignals,
         exit_signal: i32,
+        numbers: Option<Arc<Numbers>>,
     ) -> Arc<Self> {
         let (ppid, subreaper) = match parent.upgrade() {
             Some(p) => (
@@ -237,6 +245,9 @@ impl Process {
         };
         Arc::new(Self {
             tgid,
+            own_tgid: numbers.as_ref().map_or(tgid, |numbers| numbers.own()),
+            pid_ns: numbers.as_ref().map(|numbers| numbers.ns().clone()),
+            numbers,
             ppid: AtomicI32::new(ppid),
             creator: AtomicI32::new(0),
             family: SpinLock::new(Family {
@@ -277,6 +288,28 @@ impl Process {
         })
     }
 
+    /// Its number in `ns`. 0: it is not seen from there.
+    #[inline]
+    pub fn number_in(&self, ns: &PidRef) -> i32 {
+        number_in(self.tgid, &self.numbers, ns)
+    }
+    /// What it is called by after its end.
+    pub fn id(&self) -> Id {
+        Id::new(self.tgid, &self.numbers)
+    }
+    /// Whether it is the first process of its PID namespace.
+    #[inline]
+    pub fn is_ns_init(&self) -> bool {
+        self.own_tgid == 1
+    }
+    /// The number in `ns` of its parent. 0: it has none there.
+    #[inline]
+    pub fn ppid_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.ppid.load(Ordering::Relaxed),
+            Some(_) => self.parent().map_or(0, |parent| parent.number_in(ns)),
+        }
+    }
     /// The parent. `None` for the first process.
     pub fn parent(&self) -> Option<Arc<Process>> {
         self.family.lock().parent.upgrade()
@@ -392,6 +425,20 @@ impl Process {
     /// Its process group's id.
     pub fn pgrp(&self) -> i32 {
         self.group.lock().id
+    }
+    /// Its process group's id in `ns`. 0: the group is not seen from there.
+    pub fn pgrp_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.pgrp(),
+            Some(_) => self.group().number_in(ns),
+        }
+    }
+    /// Its session's id in `ns`. 0: the session is not seen from there.
+    pub fn sid_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.sid(),
+            Some(_) => self.group().session.number_in(ns),
+        }
     }
     /// Its session's id.
     pub fn sid(&self) -> i32 {

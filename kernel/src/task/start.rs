@@ -23,8 +23,8 @@ pub(super) fn process(
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
     let tid = pid::allocate()?;
-    let session = Session::new(0);
-    let group = ProcessGroup::new(0, session);
+    let session = Session::new(Id::NONE);
+    let group = ProcessGroup::new(Id::NONE, session);
     let mut signals = signals;
     let mut own = TaskSignals::new(None);
     let account = Some(user::QueuedSignals::of(0));
@@ -34,7 +34,7 @@ pub(super) fn process(
         own.pending.charge_to(account),
     );
     let limits = rlimit::Limits::new(fork::max_threads() / 2);
-    let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0);
+    let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0, None);
     let node = member_node(&process);
     process.enter_group(group.reserve(), node);
     let mut comm = [0; 16];
@@ -42,6 +42,7 @@ pub(super) fn process(
     comm[..len].copy_from_slice(&name[..len]);
     let task = Task::new(NewTask {
         tid,
+        numbers: None,
         process: process.clone(),
         flags: TaskFlags::KTHREAD,
         context: ContextCell::new(context),

@@ -1,6 +1,7 @@
 //! [`Task`]: a thread of a program or of the kernel. What all threads of a program have in common is in
 //! [`super::Process`].
 
+use super::ns::pid::{Id, Numbers, PidRef, number_in};
 use super::{Creds, Process, ThreadInfo};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::{AddressSpace, KernelStack, MmSlot};
@@ -113,6 +114,10 @@ pub struct Task {
     /// Its kernel stack.
     pub stack: KernelStack,
     tid: AtomicI32,
+    /// Its number in its own PID namespace.
+    own_tid: AtomicI32,
+    /// The numbers with which it began.
+    first_numbers: Option<Arc<Numbers>>,
     /// Its process.
     pub process: Arc<Process>,
     flags: AtomicU32,
@@ -185,6 +190,8 @@ pub struct Task {
 pub struct NewTask {
     /// Its id.
     pub tid: i32,
+    /// Its numbers in PID namespaces below the initial one.
+    pub numbers: Option<Arc<Numbers>>,
     /// Its process.
     pub process: Arc<Process>,
     /// Its flags.
@@ -221,6 +228,8 @@ impl Task {
             sched: new.sched,
             stack: new.stack,
             tid: AtomicI32::new(new.tid),
+            own_tid: AtomicI32::new(new.numbers.as_ref().map_or(new.tid, |numbers| numbers.own())),
+            first_numbers: new.numbers,
             process: new.process,
             flags: AtomicU32::new(new.flags.bits()),
             creds: Shown::new(Some(new.creds)),
@@ -269,6 +278,7 @@ impl Task {
         comm[..n].copy_from_slice(&name.as_bytes()[..n]);
         Self::new(NewTask {
             tid: 0,
+            numbers: None,
             process: super::kernel_process(),
             flags: if idle {
                 TaskFlags::KTHREAD | TaskFlags::IDLE
@@ -293,10 +303,45 @@ impl Task {
     pub fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed)
     }
-    pub(super) fn set_tid(&self, tid: i32) {
-        self.tid.store(tid, Ordering::Relaxed);
+    /// It becomes the leader of its process.
+    pub(super) fn take_leaders_number(&self) {
+        self.tid.store(self.process.tgid, Ordering::Relaxed);
+        self.own_tid.store(self.process.own_tgid, Ordering::Relaxed);
         // Not under this number.
         self.info.trace.fetch_and(!super::IS_IN_TRACE, Ordering::Relaxed);
+    }
+    /// The number in its own PID namespace (`gettid`).
+    #[inline]
+    pub fn own_tid(&self) -> i32 {
+        self.own_tid.load(Ordering::Relaxed)
+    }
+    /// Its numbers in PID namespaces below the initial one.
+    pub fn numbers(&self) -> &Option<Arc<Numbers>> {
+        match self.tid() == self.process.tgid {
+            true => &self.process.numbers,
+            false => &self.first_numbers,
+        }
+    }
+    /// Its number in `ns`. 0: it is not seen from there.
+    #[inline]
+    pub fn number_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.tid(),
+            Some(_) => number_in(self.tid(), self.numbers(), ns),
+        }
+    }
+    /// The number in `ns` with which it began. `tid`: that one in the initial namespace.
+    pub(super) fn first_number_in(&self, tid: i32, ns: &PidRef) -> i32 {
+        number_in(tid, &self.first_numbers, ns)
+    }
+    /// What it is called by after its end.
+    pub fn id(&self) -> Id {
+        Id::new(self.tid(), self.numbers())
+    }
+    /// Its PID namespace.
+    #[inline]
+    pub fn pid_ns(&self) -> &PidRef {
+        &self.process.pid_ns
     }
     /// The process's id.
     #[inline]

@@ -41,7 +41,7 @@ pub(super) fn insert(socket: &Arc<Socket>, port: u32) -> Result<u32, Errno> {
     let taken = |port: u32, ports: &Ports| ports.sockets.contains_key(&(socket.protocol, port));
     let port = match port {
         0 => {
-            let own = current().tgid() as u32;
+            let own = current().process.own_tgid as u32;
             if taken(own, &ports) {
                 let others = (i32::MIN..=ports.next).rev().chain((ports.next..=OTHERS).rev());
                 let mut others = others.map(i32::cast_unsigned);

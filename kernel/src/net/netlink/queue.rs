@@ -30,7 +30,7 @@ impl Datagram {
             data,
             port: 0,
             group,
-            cred: [0; 3],
+            cred: Cred::KERNEL,
         }
     }
     /// A copy. `ENOMEM`.

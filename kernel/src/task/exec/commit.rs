@@ -171,7 +171,7 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
             // No other thread is left whose children they could be.
             let tree = TREE.lock();
             let old = ptrace::leader_replaced(task);
-            task.set_tid(process.tgid);
+            task.take_leaders_number();
             process.children().for_each(|child| child.set_creator(0));
             drop(tree);
             drop(old);

@@ -7,6 +7,7 @@ use crate::sync::SpinGuard;
 use crate::task::access::{self, By};
 use crate::task::creds::cap;
 use crate::task::fork::CloneFlags;
+use crate::task::ns::pid::Id;
 use crate::task::process::TREE;
 use crate::task::{CurrentTask, ExitState, Process, Task, TaskFlags, current, exit, pid};
 use alloc::sync::{Arc, Weak};
@@ -406,4 +407,11 @@ pub(in crate::task) fn reap(list: &mut Vec<Tracee>, at: usize) -> Tracee {
         unlink(&tracee.task, None);
     }
     tracee
+}
+
+/// The number of `child` for the tracer of the running thread `task` (the message of an event).
+#[cold]
+pub(in crate::task) fn seen_by_tracer(task: &Task, child: &Id) -> usize {
+    let tracer = task.trace.tracer();
+    tracer.map_or(child.number, |tracer| child.seen_from(tracer.pid_ns())) as usize
 }
