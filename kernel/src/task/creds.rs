@@ -1,6 +1,7 @@
 //! Credentials: the ids and capabilities with which a thread acts. Never changed once shared: a change makes
 //! a new [`Creds`] and replaces the thread's pointer.
 
+use super::ns::{UserRef, user};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -106,6 +107,8 @@ pub struct Creds {
     pub ambient: u64,
     /// Secure bits ([`securebits`]).
     pub securebits: u32,
+    /// The user namespace in which the thread has its capabilities.
+    pub user: UserRef,
 }
 
 impl Creds {
@@ -127,6 +130,7 @@ impl Creds {
             bounding: CAP_ALL,
             ambient: 0,
             securebits: 0,
+            user: None,
         }
     }
 
@@ -134,6 +138,12 @@ impl Creds {
     #[inline]
     pub fn capable(&self, cap: u32) -> bool {
         self.effective & (1 << cap) != 0
+    }
+
+    /// Whether capability `cap` is effective in the user namespace `of` (`ns_capable`).
+    #[inline]
+    pub fn capable_in(&self, of: &UserRef, cap: u32) -> bool {
+        user::is_same(&self.user, of) && self.effective & (1 << cap) != 0
     }
 
     /// Whether `gid` is the file-access group or a supplementary one (`in_group_p`).

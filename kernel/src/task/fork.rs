@@ -4,7 +4,7 @@ use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::ns::pid::{Numbers, PidRef};
+use super::ns::pid::Numbers;
 use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
 use crate::arch::{self, frame::Frame, switch::Context, syscalls::Segment};
 use crate::fs::{FdTable, File, FsContext};
@@ -189,7 +189,8 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
         || both(F::NEWUSER, F::FS)
         || flags.contains(F::THREAD) && !flags.contains(F::SIGHAND)
         || flags.contains(F::SIGHAND) && !flags.contains(F::VM)
-        || flags.contains(F::THREAD) && flags.intersects(F::NEWUSER | F::NEWPID)
+        || flags.contains(F::THREAD)
+            && (flags.intersects(F::NEWUSER | F::NEWPID) || super::ns::pid::has_others_for_children())
         || flags.contains(F::PIDFD) && flags.intersects(F::DETACHED | F::THREAD)
         || both(F::PIDFD, F::PARENT_SETTID) && args.pidfd == args.parent_tid
         || both(F::CLEAR_SIGHAND, F::SIGHAND)
@@ -292,6 +293,8 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         Some(fs) => Some(FsContext::copy(&fs)),
         None => None,
     };
+    let namespaces = parent.namespaces();
+    let pid_ns = super::ns::pid::of_children(namespaces.as_deref());
     let pid::Taken {
         number: tid,
         numbers,
@@ -331,6 +334,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         mm,
         files,
         fs,
+        namespaces,
         comm: parent.comm(),
         signals,
         exit_signal: 0,

@@ -16,6 +16,7 @@ pub mod exit;
 pub mod fork;
 pub mod group;
 pub mod init;
+pub mod ns;
 pub mod oom;
 pub mod patch;
 pub mod pid;
@@ -133,6 +134,7 @@ pub fn rlimit(which: usize) -> u64 {
 /// Prepares process ids. Once, at boot.
 pub fn init() {
     crate::mm::oom::set_users(&oom::Processes);
+    ns::pid::init();
     // As on Linux: the more CPUs, the higher the largest id.
     let cpus = crate::arch::smp::count() as i32;
     let max = pid::PID_MAX

@@ -1,5 +1,6 @@
 //! Processes that the kernel starts: the first one, and programs that help it. They have no parent.
 
+use super::ns::pid::Id;
 use super::session::{ProcessGroup, Session, member_node};
 use super::thread::{KernelFunction, NewTask};
 use super::{Process, Task, TaskFlags, fork, pid, rlimit, root_creds, user};
@@ -52,6 +53,7 @@ pub(super) fn process(
         mm: None,
         files: Some(FdTable::new()),
         fs: Some(fs),
+        namespaces: None,
         comm,
         signals: own,
         exit_signal: 0,

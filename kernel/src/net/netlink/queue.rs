@@ -36,7 +36,12 @@ impl Datagram {
     /// A copy. `ENOMEM`.
     pub fn copy(&self) -> Result<Self, Errno> {
         let data = crate::mm::reserve::copy_of(&self.data)?;
-        Ok(Self { data, ..*self })
+        Ok(Self {
+            data,
+            port: self.port,
+            group: self.group,
+            cred: self.cred.clone(),
+        })
     }
     fn size(&self) -> usize {
         self.data.len() + OVERHEAD

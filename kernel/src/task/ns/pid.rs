@@ -8,7 +8,7 @@
 //! Locks: the table of kernel-wide numbers, then that of a namespace. Neither is held while anything else is
 //! done.
 
-use super::{Head, Kind, Next, Ns, NsRef, UserRef};
+use super::{Head, Kind, Next, Ns, NsRef, Room, Set, UserRef, user};
 use crate::mm::reserve::{room_behind, room_exact};
 use crate::sched::WaitQueue;
 use crate::signal::{self, IGNORE, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SigInfo};
@@ -318,26 +318,64 @@ pub fn as_ns(ns: &PidRef) -> NsRef {
     }
 }
 
+/// The PID namespace of the children of a thread with these namespaces.
+pub fn of_children(set: Option<&Set>) -> PidRef {
+    set.and_then(|set| set.counted(Kind::Pid))
+}
+
+/// Whether children of the running thread are in another namespace than itself.
+pub fn has_others_for_children() -> bool {
+    let me = current();
+    match me.namespaces() {
+        None => false,
+        Some(set) => !same(&of_children(Some(set)), me.pid_ns()),
+    }
+}
+
 /// `setns`: the children that the caller makes from now on are to be in `ns`. `EPERM`; `EINVAL`: it is neither
 /// the caller's nor below it.
-pub fn join(ns: PidRef, next: &mut Next) -> Result<(), Errno> {
-    if !next.creds().capable_in(owner(&ns), cap::SYS_ADMIN) || !next.capable(cap::SYS_ADMIN) {
-        return Err(Errno::EPERM);
-    }
+fn join(ns: PidRef, next: &mut Next) -> Result<(), Errno> {
+    next.may_join(owner(&ns))?;
     if !is_below(&ns, current().pid_ns()) {
         return Err(Errno::EINVAL);
     }
-    next.set_pid_for_children(ns);
+    next.set.put(Kind::Pid, ns.map(|ns| ns as Arc<dyn Ns>));
     Ok(())
 }
 
-/// A new namespace for the children of the running thread, owned by `owner` (`CLONE_NEWPID`). `EINVAL`: it has
-/// one already that is not its own; others as [`PidNs::new`].
-pub fn make(for_children: &PidRef, owner: UserRef) -> Result<Arc<PidNs>, Errno> {
-    if !same(for_children, current().pid_ns()) {
-        return Err(Errno::EINVAL);
+/// Makes and joins PID namespaces.
+struct Rooms;
+
+impl Room for Rooms {
+    fn make(&self, next: &mut Next) -> Result<(), Errno> {
+        let parent = of_children(Some(&next.set));
+        let user = next.user();
+        if !same(&parent, current().pid_ns()) || !is_in(&user, owner(&parent)) {
+            return Err(Errno::EINVAL);
+        }
+        next.set.put(Kind::Pid, Some(PidNs::new(&parent, user)?));
+        Ok(())
     }
-    PidNs::new(for_children, owner)
+    fn join_initial(&self, next: &mut Next) -> Result<(), Errno> {
+        join(None, next)
+    }
+}
+
+/// Whether the user namespace `user` is `above` or a descendant of it.
+fn is_in(user: &UserRef, above: &UserRef) -> bool {
+    let mut at = user.clone();
+    loop {
+        if user::is_same(&at, above) {
+            return true;
+        }
+        let Some(ns) = at else { return false };
+        at = ns.head().owner.clone();
+    }
+}
+
+/// Boot.
+pub fn init() {
+    super::provide(Kind::Pid, &Rooms);
 }
 
 /// All numbers below the initial namespace that belong together.
