@@ -18,6 +18,8 @@ pub mod show;
 
 pub use perm::Permissions;
 
+use crate::task::ns::pid::Id;
+
 /// `IPC_RMID`, `IPC_SET`, `IPC_STAT`, `IPC_INFO`: commands that all three have.
 pub const IPC_RMID: i32 = 0;
 /// See [`IPC_RMID`].
@@ -34,9 +36,9 @@ fn now() -> i64 {
     (crate::time::realtime_ns() / 1_000_000_000) as i64
 }
 
-/// The number of the running process.
-fn tgid() -> i32 {
-    crate::task::current().tgid()
+/// What the running process is called by.
+fn tgid() -> Id {
+    crate::task::current().process.id()
 }
 
 /// Boot.

@@ -11,6 +11,7 @@ use crate::mm::reserve;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::current;
+use crate::task::ns::pid::Id;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,8 +56,8 @@ struct State {
     stime: i64,
     rtime: i64,
     ctime: i64,
-    lspid: i32,
-    lrpid: i32,
+    lspid: Id,
+    lrpid: Id,
 }
 
 /// A queue.
@@ -84,7 +85,7 @@ struct Receiver {
     wanted: Wanted,
     /// How many bytes it has room for; `usize::MAX` if the rest may be cut off.
     room: usize,
-    pid: i32,
+    pid: Id,
     /// Set under the queue's lock, when it is no longer among those that wait.
     ended: AtomicBool,
     /// The message or the error. `EAGAIN`: it has to look again.
@@ -165,7 +166,7 @@ impl State {
                 receiver.end(Err(Errno::E2BIG));
                 continue;
             }
-            self.lrpid = receiver.pid;
+            self.lrpid = receiver.pid.clone();
             self.rtime = now();
             receiver.end(Ok(message.clone()));
             return true;
@@ -201,8 +202,8 @@ pub fn get(key: i32, flags: u32) -> SysResult {
                 stime: 0,
                 rtime: 0,
                 ctime: now(),
-                lspid: 0,
-                lrpid: 0,
+                lspid: Id::NONE,
+                lrpid: Id::NONE,
             }),
             senders: WaitQueue::new(),
         }))

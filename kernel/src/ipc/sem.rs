@@ -15,6 +15,7 @@ use crate::mm::reserve;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::current;
+use crate::task::ns::pid::Id;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -50,11 +51,11 @@ const NOWAIT: u16 = 0o4000;
 const WAITS: i32 = i32::MAX;
 
 /// A semaphore.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Semaphore {
     value: i32,
     /// The process that last changed it.
-    pid: i32,
+    pid: Id,
 }
 
 /// What changes of a set.
@@ -81,7 +82,7 @@ pub(in crate::ipc) struct Set {
 /// The operations of a call.
 struct Operations {
     list: Vec<Sembuf>,
-    pid: i32,
+    pid: Id,
     undo: Option<Arc<Undo>>,
 }
 

@@ -13,6 +13,7 @@ use crate::mm::{
 };
 use crate::sync::SpinLock;
 use crate::task::creds::cap;
+use crate::task::ns::pid::Id;
 use crate::task::user::LockedPages;
 use crate::task::{Task, TaskFlags, current};
 use alloc::boxed::Box;
@@ -57,7 +58,7 @@ struct State {
     atime: i64,
     dtime: i64,
     ctime: i64,
-    lpid: i32,
+    lpid: Id,
     /// The thread that made it has ended.
     orphaned: bool,
     /// Of whoever has locked it in memory.
@@ -71,7 +72,7 @@ struct Segment {
     key: i32,
     /// Bytes.
     size: usize,
-    cpid: i32,
+    cpid: Id,
     /// The thread that made it.
     creator: Weak<Task>,
     cache: Arc<PageCache>,
@@ -235,7 +236,7 @@ fn make(key: i32, size: usize, flags: u32) -> Result<Arc<Segment>, Errno> {
         id: AtomicI32::new(0),
         key,
         size,
-        cpid: task.tgid(),
+        cpid: task.process.id(),
         creator: Arc::downgrade(&task),
         cache: PageCache::new_attached(size as u64, Box::new(Counter(this.clone()))),
         committed,
@@ -245,7 +246,7 @@ fn make(key: i32, size: usize, flags: u32) -> Result<Arc<Segment>, Errno> {
             atime: 0,
             dtime: 0,
             ctime: now(),
-            lpid: 0,
+            lpid: Id::NONE,
             orphaned: false,
             locked: None,
         }),

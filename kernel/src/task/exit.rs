@@ -348,7 +348,14 @@ pub(super) fn tell_of_thread(task: &Arc<Task>, tracer: &Arc<Process>) {
     let (code, value) = explain(thread_status(task));
     let usage = Usage::of_task(task);
     let (user, system) = (usage.user_ticks(), usage.system_ticks());
-    let info = SigInfo::child(code, task.number_in(&tracer.pid_ns), task.creds().uid, value, user, system);
+    let info = SigInfo::child(
+        code,
+        task.number_in(&tracer.pid_ns),
+        task.creds().uid,
+        value,
+        user,
+        system,
+    );
     signal::send_to_process(tracer, SIGCHLD, info);
     tracer.child_wait.wake_all();
 }

@@ -1,10 +1,10 @@
 //! Making threads and processes: fork, vfork, clone, clone3.
 
+use super::ns::pid::Numbers;
 use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::ns::pid::Numbers;
 use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
 use crate::arch::{self, frame::Frame, switch::Context, syscalls::Segment};
 use crate::fs::{FdTable, File, FsContext};
@@ -293,12 +293,9 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         Some(fs) => Some(FsContext::copy(&fs)),
         None => None,
     };
-    let namespaces = parent.namespaces();
+    let namespaces = Task::namespaces(&parent);
     let pid_ns = super::ns::pid::of_children(namespaces.as_deref());
-    let pid::Taken {
-        number: tid,
-        numbers,
-    } = pid::allocate_in(&pid_ns, &args.tids[..args.tid_count])?;
+    let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids[..args.tid_count])?;
     undo.tid = Some(tid);
     let shown = pid::number_of(tid, &numbers, parent.pid_ns());
 

@@ -37,7 +37,7 @@ pub mod wait;
 
 pub use crate::sched::{CurrentTask, current};
 pub use creds::Creds;
-pub use pid::{all_processes, all_tasks, find_process, find_task};
+pub use pid::{all_processes, all_tasks, find_task};
 pub use process::{ExitState, Process, Usage};
 pub use thread::{Task, TaskFlags};
 
@@ -99,7 +99,8 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
     let mut kernel = KERNEL.lock();
     kernel
         .get_or_insert_with(|| {
-            let group = session::ProcessGroup::new(ns::pid::Id::NONE, session::Session::new(ns::pid::Id::NONE));
+            let group =
+                session::ProcessGroup::new(ns::pid::Id::NONE, session::Session::new(ns::pid::Id::NONE));
             let process = Process::new(
                 0,
                 &Weak::new(),

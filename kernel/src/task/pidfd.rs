@@ -1,5 +1,6 @@
 //! Descriptors that stand for processes.
 
+use super::ns::pid::{PidRef, each_down_to};
 use super::{ExitState, Process, current};
 use crate::fs::anon;
 use crate::fs::file::{File, FileMode, FileOps};
@@ -24,14 +25,24 @@ impl FileOps for PidFd {
         }
     }
 
-    fn show_fdinfo(&self, _: &File, out: &mut crate::fs::pseudo::Text) {
-        let pid = if self.process.exit_state() == ExitState::Dead {
-            -1
-        } else {
-            self.process.tgid
-        };
+    fn show_fdinfo_in(&self, _: &File, ns: &PidRef, out: &mut crate::fs::pseudo::Text) {
+        let process = &self.process;
+        let number = process.number_in(ns);
         // Writing to a string does not fail.
-        let _ = writeln!(out, "Pid:\t{pid}\nNSpid:\t{pid}");
+        let _ = match process.exit_state() {
+            ExitState::Dead => write!(out, "Pid:\t-1\nNSpid:\t-1"),
+            _ => write!(out, "Pid:\t{number}\nNSpid:\t{number}"),
+        };
+        // Nothing more is told of what is not seen from there.
+        if number != 0 && process.exit_state() != ExitState::Dead {
+            let mut first = true;
+            each_down_to(ns, &process.pid_ns, &mut |level| {
+                if !core::mem::take(&mut first) {
+                    let _ = write!(out, "\t{}", process.number_in(level));
+                }
+            });
+        }
+        out.add(b"\n");
     }
 }
 

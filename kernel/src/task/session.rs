@@ -73,9 +73,9 @@ impl Session {
         number_in(self.id, &self.numbers, ns)
     }
 
-    /// Its ids in PID namespaces below the initial one.
-    pub fn numbers(&self) -> &Option<Arc<Numbers>> {
-        &self.numbers
+    /// What it is called by.
+    pub fn name(&self) -> Id {
+        Id::new(self.id, &self.numbers)
     }
 
     /// The controlling terminal, if there is one.
@@ -247,9 +247,9 @@ impl ProcessGroup {
         number_in(self.id, &self.numbers, ns)
     }
 
-    /// Its ids in PID namespaces below the initial one.
-    pub fn numbers(&self) -> &Option<Arc<Numbers>> {
-        &self.numbers
+    /// What it is called by.
+    pub fn name(&self) -> Id {
+        Id::new(self.id, &self.numbers)
     }
 
     /// Adds a process.

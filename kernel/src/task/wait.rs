@@ -65,10 +65,7 @@ pub struct Report {
 
 impl Report {
     fn ended(&self) -> bool {
-        matches!(
-            self.code,
-            code::CLD_EXITED | code::CLD_KILLED | code::CLD_DUMPED
-        )
+        matches!(self.code, code::CLD_EXITED | code::CLD_KILLED | code::CLD_DUMPED)
     }
 }
 

@@ -11,6 +11,8 @@ use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
 use crate::task::audit;
 use crate::task::creds::{Creds, cap};
+use crate::task::ns::pid::PidRef;
+use crate::task::pid::find_task_in;
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -25,8 +27,12 @@ use limen_linux_abi::Errno;
 pub struct Subject {
     /// Its process.
     pub process: Arc<Process>,
-    /// The number that is the directory's name.
-    pub number: i32,
+    /// The PID namespace of the instance.
+    pub ns: PidRef,
+    /// The thread's number in the initial PID namespace.
+    number: i32,
+    /// The number that is the directory's name: the one in `ns`.
+    pub shown: i32,
     /// The thread, if it is not the leader.
     member: Option<Weak<Task>>,
     /// The directory is `task/<tid>`: values that belong to a process are given for the thread alone.
@@ -82,6 +88,11 @@ impl Subject {
         remains.as_ref().map_or([0; 16], |(comm, _)| *comm)
     }
 
+    /// Whether it is about the leader of its process.
+    pub fn is_leader(&self) -> bool {
+        self.number == self.process.tgid
+    }
+
     /// How many threads the process has. The leader counts until the process ends.
     pub fn threads(&self) -> usize {
         self.process.with_threads(|threads| {
@@ -108,10 +119,13 @@ impl Subject {
 pub struct ProcessDir(Subject);
 
 impl ProcessDir {
-    /// About the leader of `process` or, if given, its thread `task`. `thread`: about that thread alone.
-    pub fn new(process: Arc<Process>, task: Option<&Arc<Task>>, thread: bool) -> Self {
+    /// About the leader of `process` or, if given, its thread `task`, as seen from `ns`. `thread`: about that
+    /// thread alone.
+    pub fn new(ns: &PidRef, process: Arc<Process>, task: Option<&Arc<Task>>, thread: bool) -> Self {
         let member = task.filter(|task| task.tid() != process.tgid);
         Self(Subject {
+            ns: ns.clone(),
+            shown: member.map_or_else(|| process.number_in(ns), |task| task.number_in(ns)),
             number: member.map_or(process.tgid, |task| task.tid()),
             member: member.map(Arc::downgrade),
             process,
@@ -546,7 +560,7 @@ fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let first = subject.process.first_thread();
     let own = |child: &Arc<Process>| Process::is_threads_child(child, subject.number, first);
     for child in subject.process.children().filter(own) {
-        let _ = write!(out, "{} ", child.tgid);
+        let _ = write!(out, "{} ", child.number_in(&subject.ns));
     }
     Ok(())
 }
@@ -560,27 +574,29 @@ impl Directory for Tasks {
     }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let tid = super::number(name)?;
-        let task = find_task(tid).filter(|task| Arc::ptr_eq(&task.process, &self.0.process));
-        if !self.0.exists() || task.is_none() && tid != self.0.process.tgid {
+        let ns = &self.0.ns;
+        let task = find_task_in(ns, tid).filter(|task| Arc::ptr_eq(&task.process, &self.0.process));
+        if !self.0.exists() || task.is_none() && tid != self.0.process.number_in(ns) {
             return None;
         }
         Some(Node::Directory(
             0o555,
-            Arc::new(ProcessDir::new(self.0.process.clone(), task.as_ref(), true)),
+            Arc::new(ProcessDir::new(ns, self.0.process.clone(), task.as_ref(), true)),
         ))
     }
     fn which(&self, name: &[u8]) -> u64 {
-        let task = super::number(name).and_then(find_task);
+        let task = super::number(name).and_then(|number| find_task_in(&self.0.ns, number));
         task.map_or(0, |task| task.start_ns)
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        let leader = self.0.process.tgid;
+        let ns = &self.0.ns;
+        let leader = self.0.process.number_in(ns);
         let mut tids: Vec<i32> = Vec::new();
         if room_exact(&mut tids, self.0.process.thread_count() + 1).is_err() {
             return;
         }
         let room = tids.capacity() - 1;
-        tids.extend(self.0.process.threads().map(|t| t.tid()).take(room));
+        tids.extend(self.0.process.threads().map(|t| t.number_in(ns)).take(room));
         // A leader that has ended is listed until a parent has waited for its process.
         if !tids.contains(&leader) {
             tids.push(leader);

@@ -390,7 +390,7 @@ pub fn init() {
         }),
     );
     add("loadavg", loadavg);
-    TREE.add("locks", Node::text(crate::fs::locks::show_all));
+    TREE.add("locks", Node::text(|out| crate::fs::locks::show_all(&None, out)));
     add("meminfo", meminfo);
     add("misc", |out| out.add(b"183 hw_random\n"));
     add("partitions", partitions);

@@ -61,8 +61,8 @@ impl Queue {
             bytes: state.bytes as u64,
             count: state.messages.len() as u64,
             max_bytes: state.max_bytes as u64,
-            lspid: state.lspid,
-            lrpid: state.lrpid,
+            lspid: state.lspid.here(),
+            lrpid: state.lrpid.here(),
         }
     }
 }

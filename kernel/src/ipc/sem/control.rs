@@ -142,10 +142,10 @@ pub fn control(id: i32, number: i32, command: Command, new: &Permissions) -> Res
             let set = SETS.find(id)?;
             let answer = set.with(perm::READ, |state| {
                 let number = set.number(number)?;
-                let Semaphore { value, pid } = state.semaphores[number];
+                let Semaphore { value, pid } = &state.semaphores[number];
                 Ok(match question {
-                    Question::Value => value as usize,
-                    Question::Pid => pid as usize,
+                    Question::Value => *value as usize,
+                    Question::Pid => pid.here() as usize,
                     Question::Larger => state.waiters(number, false),
                     Question::Zero => state.waiters(number, true),
                 })
@@ -219,7 +219,7 @@ pub fn set_all(id: i32, read: impl FnOnce(usize) -> Result<Vec<u16>, Errno>) -> 
         for (semaphore, &value) in state.semaphores.iter_mut().zip(&values) {
             *semaphore = Semaphore {
                 value: value.into(),
-                pid,
+                pid: pid.clone(),
             };
         }
         state.ctime = now();

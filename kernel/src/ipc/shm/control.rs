@@ -132,8 +132,8 @@ impl Segment {
             atime: state.atime,
             dtime: state.dtime,
             ctime: state.ctime,
-            cpid: self.cpid,
-            lpid: state.lpid,
+            cpid: self.cpid.here(),
+            lpid: state.lpid.here(),
             attached: state.attached,
         }
     }

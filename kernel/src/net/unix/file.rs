@@ -120,7 +120,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
     }
-    let cred = how.cred.unwrap_or_else(sender_cred);
+    let cred = how.cred.take().unwrap_or_else(sender_cred);
     let mut done = 0;
     loop {
         let n = if whole {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
 /// Process, user and group id of a sender or peer.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Cred {
     /// The process.
     pub pid: Id,

@@ -149,6 +149,16 @@ pub fn is_below(ns: &PidRef, above: &PidRef) -> bool {
     same(at, above)
 }
 
+/// Calls `f` for `top` and each namespace from there down to `ns`, which is below it.
+pub fn each_down_to(top: &PidRef, ns: &PidRef, f: &mut impl FnMut(&PidRef)) {
+    if level(ns) > level(top)
+        && let Some(made) = ns
+    {
+        each_down_to(top, &made.parent, f);
+    }
+    f(ns);
+}
+
 impl PidNs {
     /// A new namespace below `parent`, owned by `owner`. `ENOSPC`: it would be nested too deep; `ENOMEM`.
     pub fn new(parent: &PidRef, owner: UserRef) -> Result<Arc<Self>, Errno> {
@@ -619,5 +629,9 @@ pub fn translate(ns: &PidRef, request: u32, number: i32) -> Option<SysResult> {
         PID_FROM | PID_IN => task.number_in(to),
         _ => task.process.number_in(to),
     });
-    Some(if seen > 0 { Ok(seen as usize) } else { Err(Errno::ESRCH) })
+    Some(if seen > 0 {
+        Ok(seen as usize)
+    } else {
+        Err(Errno::ESRCH)
+    })
 }

@@ -59,6 +59,8 @@ pub struct Setting {
     mode: u32,
     /// The capability that writing needs, in addition to the mode.
     privilege: Option<u32>,
+    /// Another right that writing needs.
+    right: Option<fn() -> bool>,
     kind: Kind,
 }
 
@@ -68,7 +70,14 @@ impl Setting {
             path,
             mode,
             privilege: None,
+            right: None,
             kind,
+        }
+    }
+    const fn with_right(self, has: fn() -> bool) -> Self {
+        Self {
+            right: Some(has),
+            ..self
         }
     }
     const fn with_privilege(self, capability: u32) -> Self {
@@ -127,6 +136,7 @@ impl FileOps for SettingFile {
             mode,
             kind,
             privilege,
+            right,
             ..
         } = self.0;
         if !root_digit(*mode, 2) {
@@ -141,7 +151,9 @@ impl FileOps for SettingFile {
         while n < len {
             n += src.take(&mut bytes[n..])?;
         }
-        if privilege.is_some_and(|capability| !current().creds().capable(capability)) {
+        if privilege.is_some_and(|capability| !current().creds().capable(capability))
+            || right.is_some_and(|has| !has())
+        {
             return Err(Errno::EPERM);
         }
         let (taken, moved) = match kind {
