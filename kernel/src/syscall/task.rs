@@ -4,6 +4,7 @@ use super::SysResult;
 use crate::arch::index;
 use crate::fs::fdtable;
 use crate::fs::lookup::AT_FDCWD;
+use crate::mm::reserve::room_exact;
 use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
 use crate::task::access::By;
@@ -13,6 +14,7 @@ use crate::task::unshare;
 use crate::task::wait::{self, Report, WaitOptions, Which};
 use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, group, pidfd};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -53,8 +55,7 @@ pub(super) fn clone_args(args: [usize; 5]) -> CloneArgs {
         stack,
         tls,
         segment: None,
-        tids: [0; CloneArgs::MOST_TIDS],
-        tid_count: 0,
+        tids: Vec::new(),
     }
 }
 
@@ -93,10 +94,10 @@ pub(super) fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno
     {
         return Err(Errno::EINVAL);
     }
-    let mut chosen = [0; CloneArgs::MOST_TIDS];
-    let tid_count = tids as usize;
-    for (n, tid) in chosen.iter_mut().enumerate().take(tid_count) {
-        *tid = UserPtr::<i32>::new(word(8) as usize).add(n).read()?;
+    let mut chosen = Vec::new();
+    room_exact(&mut chosen, tids as usize)?;
+    for n in 0..tids as usize {
+        chosen.push(UserPtr::<i32>::new(word(8) as usize).add(n).read()?);
     }
     if word(0) & 0xff & !CloneFlags::NEWTIME.bits() != 0
         || CloneFlags::from_bits(word(0)).is_none()
@@ -119,7 +120,6 @@ pub(super) fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno
         tls: word(7) as usize,
         segment: None,
         tids: chosen,
-        tid_count,
     })
 }
 

@@ -92,7 +92,7 @@ impl CloneFlags {
 }
 
 /// What `clone` is to make.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CloneArgs {
     /// What parent and child share, and other options.
     pub flags: CloneFlags,
@@ -111,9 +111,8 @@ pub struct CloneArgs {
     /// The child's segment, which calls of 32-bit programs give instead.
     pub segment: Option<Segment>,
     /// The ids that the child must get (`set_tid`), from its PID namespace upwards.
-    pub tids: [i32; Self::MOST_TIDS],
-    /// How many there are.
-    pub tid_count: usize,
+    /// Mostly none.
+    pub tids: Vec<i32>,
 }
 
 impl CloneArgs {
@@ -131,8 +130,7 @@ impl CloneArgs {
             stack: 0,
             tls: 0,
             segment: None,
-            tids: [0; Self::MOST_TIDS],
-            tid_count: 0,
+            tids: Vec::new(),
         }
     }
     /// `CLONE_SETTLS` of a call of 32-bit programs: the storage is what a segment's description at that
@@ -295,7 +293,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     };
     let namespaces = Task::namespaces(&parent);
     let pid_ns = super::ns::pid::of_children(namespaces.as_deref());
-    let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids[..args.tid_count])?;
+    let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids)?;
     undo.tid = Some(tid);
     let shown = pid::number_of(tid, &numbers, parent.pid_ns());
 

@@ -147,7 +147,6 @@ impl Table {
     }
 
     /// Frees the number if nothing has it. What is returned is dropped without the lock.
-    #[must_use]
     fn release(&mut self, pid: i32) -> Left {
         match self.leaf(pid) {
             Some((leaf, at)) => leaf.release(at),

@@ -78,10 +78,8 @@ enum Look {
 /// Waits until the state of a child changes. `Ok(None)`: none has, and `NOHANG` was given.
 pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
     let found = wait_for_report(which, options)?;
-    if let Some(report) = &found {
-        if report.ended() {
-            crate::fs::procfs::process_gone();
-        }
+    if found.as_ref().is_some_and(Report::ended) {
+        crate::fs::procfs::process_gone();
     }
     Ok(found)
 }

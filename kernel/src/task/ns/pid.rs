@@ -21,6 +21,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use limen_linux_abi::native::ioc;
 use limen_linux_abi::{Errno, SysResult};
 
 /// A PID namespace. `None`: the initial one.
@@ -320,6 +321,17 @@ impl Ns for PidNs {
     }
 }
 
+/// The PID namespace of a task, until its number is gone.
+pub fn of_task(task: &Task) -> NsRef {
+    as_ns(task.pid_ns())
+}
+
+/// The PID namespace of a task's children, whose namespaces are `set`. `None`: it has no first process yet.
+pub fn for_children(set: Option<&Set>) -> Option<NsRef> {
+    let ns = of_children(set);
+    ns.as_ref().is_none_or(|ns| ns.has_init()).then(|| as_ns(&ns))
+}
+
 /// A PID namespace as one of any kind.
 pub fn as_ns(ns: &PidRef) -> NsRef {
     match ns {
@@ -612,26 +624,36 @@ pub fn reboot(ns: &Arc<PidNs>, halts: bool) -> ! {
     exit::exit_thread(exit::status_of_exit(0))
 }
 
+/// `NS_GET_PID_FROM_PIDNS`.
+const PID_FROM: u32 = ioc::read(0xb7, 6, size_of::<i32>());
+/// `NS_GET_TGID_FROM_PIDNS`.
+const TGID_FROM: u32 = ioc::read(0xb7, 7, size_of::<i32>());
+/// `NS_GET_PID_IN_PIDNS`.
+const PID_IN: u32 = ioc::read(0xb7, 8, size_of::<i32>());
+/// `NS_GET_TGID_IN_PIDNS`.
+const TGID_IN: u32 = ioc::read(0xb7, 9, size_of::<i32>());
+
+/// Whether `request` of `ioctl` is one of [`translate`]'s, which are for PID namespaces only.
+pub fn translates(request: u32) -> bool {
+    (PID_FROM..=TGID_IN).contains(&request)
+}
+
 /// `NS_GET_PID_FROM_PIDNS` and its sisters, which translate `number` between `ns` and the caller's namespace.
-/// `ESRCH`: nothing has the number, or it is not seen from there. `None`: `request` is another one.
-pub fn translate(ns: &PidRef, request: u32, number: i32) -> Option<SysResult> {
-    const PID_FROM: u32 = 0x8004_b706;
-    const TGID_FROM: u32 = 0x8004_b707;
-    const PID_IN: u32 = 0x8004_b708;
-    const TGID_IN: u32 = 0x8004_b709;
+/// `ESRCH`: nothing has the number, or it is not seen from there; `ENOTTY`: `request` is another one.
+pub fn translate(ns: &PidRef, request: u32, number: i32) -> SysResult {
     let me = current();
     let (from, to) = match request {
         PID_FROM | TGID_FROM => (ns, me.pid_ns()),
         PID_IN | TGID_IN => (me.pid_ns(), ns),
-        _ => return None,
+        _ => return Err(Errno::ENOTTY),
     };
     let seen = pid::find_task_in(from, number).map_or(0, |task: Arc<Task>| match request {
         PID_FROM | PID_IN => task.number_in(to),
         _ => task.process.number_in(to),
     });
-    Some(if seen > 0 {
+    if seen > 0 {
         Ok(seen as usize)
     } else {
         Err(Errno::ESRCH)
-    })
+    }
 }
