@@ -225,6 +225,10 @@ pub trait InodeOps: Send + Sync {
         let _ = inode;
         0
     }
+    /// In nsfs: the namespace for which the file stands.
+    fn namespace(&self) -> Option<&crate::task::ns::NsRef> {
+        None
+    }
     /// In procfs: the process whose directory `/proc/<pid>` this is.
     fn process(&self) -> Option<Arc<Process>> {
         None

@@ -5,7 +5,9 @@ use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
+use super::{
+    CurrentTask, Process, Task, TaskFlags, creds, current, everyone, ns, pid, ptrace, seccomp, user,
+};
 use crate::arch::{self, frame::Frame, switch::Context, syscalls::Segment};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
@@ -188,7 +190,7 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
         || flags.contains(F::THREAD) && !flags.contains(F::SIGHAND)
         || flags.contains(F::SIGHAND) && !flags.contains(F::VM)
         || flags.contains(F::THREAD)
-            && (flags.intersects(F::NEWUSER | F::NEWPID) || super::ns::pid::has_others_for_children())
+            && (flags.intersects(F::NEWUSER | F::NEWPID) || ns::pid::has_others_for_children())
         || flags.contains(F::PIDFD) && flags.intersects(F::DETACHED | F::THREAD)
         || both(F::PIDFD, F::PARENT_SETTID) && args.pidfd == args.parent_tid
         || both(F::CLEAR_SIGHAND, F::SIGHAND)
@@ -196,19 +198,9 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
     {
         return Err(Errno::EINVAL);
     }
-    check_namespaces(flags)?;
     // There are no cgroups, so no descriptor stands for one.
     if flags.contains(F::INTO_CGROUP) {
         return Err(Errno::EBADF);
-    }
-    Ok(())
-}
-
-/// There is one namespace of each kind. A new one is refused as on a Linux that was built without namespaces.
-pub(super) fn check_namespaces(flags: CloneFlags) -> Result<(), Errno> {
-    if flags.intersects(CloneFlags::NAMESPACES | CloneFlags::NEWTIME) {
-        let allowed = current().creds().capable(creds::cap::SYS_ADMIN) || flags.contains(CloneFlags::NEWUSER);
-        return Err(if allowed { Errno::EINVAL } else { Errno::EPERM });
     }
     Ok(())
 }
@@ -257,7 +249,13 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     if parent.signal_pending() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    let creds = parent.creds();
+    let mut next = match flags.intersects(ns::change::ALL) {
+        true => Some(ns::change::for_clone(&parent, flags)?),
+        false => None,
+    };
+    let creds = next
+        .as_ref()
+        .map_or_else(|| parent.creds(), |next| next.creds.clone());
     let exempt =
         creds.uid == 0 || creds.capable(creds::cap::SYS_RESOURCE) || creds.capable(creds::cap::SYS_ADMIN);
     let limit = if exempt {
@@ -291,8 +289,11 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         Some(fs) => Some(FsContext::copy(&fs)),
         None => None,
     };
-    let namespaces = Task::namespaces(&parent);
-    let pid_ns = super::ns::pid::of_children(namespaces.as_deref());
+    let namespaces = match &mut next {
+        Some(next) => next.for_child(&fs, flags)?,
+        None => ns::change::inherited(&parent, flags),
+    };
+    let pid_ns = ns::pid::of_children(namespaces.as_deref());
     let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids)?;
     undo.tid = Some(tid);
     let shown = pid::number_of(tid, &numbers, parent.pid_ns());

@@ -4,14 +4,16 @@
 //!
 //! [docs/namespaces.md]: ../../../../docs/namespaces.md
 
+pub mod change;
 mod inode;
 mod next;
 pub mod pid;
 pub mod user;
 
 pub use next::Next;
-pub use user::{UserNs, UserRef};
+pub use user::UserRef;
 
+use super::Task;
 use super::fork::CloneFlags;
 use crate::sync::Once;
 use alloc::sync::Arc;
@@ -271,6 +273,16 @@ impl Set {
     pub fn put_time_for_children(&mut self, ns: Option<Arc<dyn Ns>>) {
         self.time_for_children = ns;
     }
+    /// Whether children begin in another time namespace.
+    pub fn is_to_enter_time(&self) -> bool {
+        let address = |ns: &Arc<dyn Ns>| Arc::as_ptr(ns).cast::<()>();
+        self.made(Kind::Time).map(address) != self.time_for_children().map(address)
+    }
+    /// As it is for a child, or after exec.
+    fn enter_time(&mut self) {
+        let ns = self.time_for_children.clone();
+        self.put(Kind::Time, ns);
+    }
     /// In a task's slot.
     fn shared(self) -> Option<Arc<Self>> {
         if self.is_initial() {
@@ -279,4 +291,37 @@ impl Set {
             Some(Arc::new(self))
         }
     }
+}
+
+/// What a task is in, if it has not ended; `Some(None)`: all initial ones.
+pub fn set_of(task: &Task) -> Option<Option<Arc<Set>>> {
+    let set = task.namespaces();
+    // It gives up its namespaces after its directories.
+    (task.is_kernel_thread() || task.try_fs().is_some()).then_some(set)
+}
+
+/// The namespace of this kind in which a task is. `None`: it has ended, and is in none any more.
+pub fn of_task(task: &Task, kind: Kind) -> Option<NsRef> {
+    match kind {
+        Kind::User => Some(user::reference(&task.creds().user)),
+        Kind::Pid => Some(pid::of_task(task)),
+        _ => Some(set_of(task)?.map_or(NsRef::Initial(kind), |set| set.reference(kind))),
+    }
+}
+
+/// The namespace in which children of a task begin; of kinds that have such a one.
+pub fn for_children(task: &Task, kind: Kind) -> Option<NsRef> {
+    let set = set_of(task)?;
+    Some(match (kind, set) {
+        (Kind::Time, Some(set)) => NsRef::of(kind, set.time_for_children()),
+        (Kind::Pid, set) => return pid::for_children(set.as_deref()),
+        (_, Some(set)) => set.reference(kind),
+        (_, None) => NsRef::Initial(kind),
+    })
+}
+
+/// The kinds that need no other room. Boot.
+pub(super) fn init() {
+    super::uts::init();
+    pid::init();
 }

@@ -17,7 +17,8 @@ mod vm;
 use super::TREE;
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, read_from, root_digit};
+use crate::fs::pseudo::{Node, digit, read_from};
+use crate::ipc::ns::Own;
 use crate::task::current;
 use alloc::format;
 use alloc::sync::Arc;
@@ -27,9 +28,17 @@ use limen_linux_abi::SysResult;
 
 pub use number::Value;
 
+/// Where a number is.
+enum Source {
+    /// At one place.
+    One(&'static dyn Value),
+    /// In the IPC namespace of whoever opened the setting.
+    Ipc(for<'a> fn(&'a Own) -> &'a dyn Value),
+}
+
 /// A whole number and its range.
 pub struct Number {
-    value: &'static dyn Value,
+    source: Source,
     min: i64,
     max: i64,
 }
@@ -90,7 +99,20 @@ impl Setting {
 
 impl Number {
     const fn new(value: &'static dyn Value, min: i64, max: i64) -> Self {
-        Self { value, min, max }
+        let source = Source::One(value);
+        Self { source, min, max }
+    }
+    /// A number of an IPC namespace.
+    const fn of_ipc(value: for<'a> fn(&'a Own) -> &'a dyn Value, min: i64, max: i64) -> Self {
+        let source = Source::Ipc(value);
+        Self { source, min, max }
+    }
+    /// The place of the number; `ns`: the namespace of whoever opened the setting.
+    fn value<'a>(&self, ns: &'a Own) -> &'a dyn Value {
+        match self.source {
+            Source::One(value) => value,
+            Source::Ipc(value) => value(ns),
+        }
     }
     /// Any number of 32 bits.
     const fn any(value: &'static dyn Value) -> Self {
@@ -105,22 +127,34 @@ impl Number {
 /// How many bytes of a write are accepted at most.
 const LONGEST: usize = 4 << 20;
 
-struct SettingFile(&'static Setting);
+/// An open setting. `Own`: the IPC namespace whose setting it is, if it is one of those.
+struct SettingFile(&'static Setting, Option<Own>);
+
+impl SettingFile {
+    /// Whether the running thread may do `want` with it.
+    fn lets(&self, want: u32) -> Result<(), Errno> {
+        let root = self.1.as_ref().map_or((0, 0), Own::root);
+        if digit(self.0.mode, want, root) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
 
 impl FileOps for SettingFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let Setting { mode, kind, .. } = self.0;
+        let Setting { kind, .. } = self.0;
+        let ns = self.1.as_ref().unwrap_or(&Own::INITIAL);
         read_from(file, pos, |pos| {
-            if !root_digit(*mode, 4) {
-                return Err(Errno::EPERM);
-            }
+            self.lets(4)?;
             let room = dst.remaining();
             if room >= LONGEST {
                 return Err(Errno::ENOMEM);
             }
             let bytes = match kind {
                 Kind::Text(size, get, _) => text::read(&get(), *size, pos, room),
-                _ => number::read(kind, pos, room),
+                _ => number::read(kind, pos, room, ns),
             };
             if bytes.is_empty() { Ok(0) } else { dst.put(&bytes) }
         })
@@ -133,15 +167,13 @@ impl FileOps for SettingFile {
         };
         let at = pos.or(own.as_deref().copied()).unwrap_or(0);
         let Setting {
-            mode,
             kind,
             privilege,
             right,
             ..
         } = self.0;
-        if !root_digit(*mode, 2) {
-            return Err(Errno::EPERM);
-        }
+        let ns = self.1.as_ref().unwrap_or(&Own::INITIAL);
+        self.lets(2)?;
         let len = src.remaining();
         if len >= LONGEST {
             return Err(Errno::ENOMEM);
@@ -158,7 +190,7 @@ impl FileOps for SettingFile {
         }
         let (taken, moved) = match kind {
             Kind::Text(size, get, set) => text::write(&bytes, *size, at, get, *set)?,
-            _ => number::write(kind, &bytes, at)?,
+            _ => number::write(kind, &bytes, at, ns)?,
         };
         if let Some(own) = &mut own {
             **own = at.wrapping_add(moved as u64);
@@ -170,28 +202,29 @@ impl FileOps for SettingFile {
     }
 }
 
-fn register(settings: &'static [Setting]) {
+/// `of_ipc`: settings of IPC namespaces.
+fn register(settings: &'static [Setting], of_ipc: bool) {
+    let root = match of_ipc {
+        true => || Own::of_current().root(),
+        false => || (0, 0),
+    };
     for setting in settings {
         let open = Arc::new(move |_| {
-            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting));
+            let ns = of_ipc.then(Own::of_current);
+            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, ns));
             Ok(ops)
         });
-        let node = Node::Strict(setting.mode, open);
+        let node = Node::Strict(setting.mode, root, open);
         TREE.add(&format!("sys/{}", setting.path), node);
     }
 }
 
 /// Registers the settings.
 pub fn init() {
-    let tables = [
-        kernel::SETTINGS,
-        vm::SETTINGS,
-        files::SETTINGS,
-        net::SETTINGS,
-        ipc::SETTINGS,
-    ];
+    let tables = [kernel::SETTINGS, vm::SETTINGS, files::SETTINGS, net::SETTINGS];
     for table in tables {
-        register(table);
+        register(table, false);
     }
+    register(ipc::SETTINGS, true);
     abi::init();
 }
