@@ -214,6 +214,7 @@ static void flags(void) {
 }
 
 static void is_first(void) { CHECK(getpid() == 1 && getppid() == 0); while (!shared->go) pause_ms(1); }
+static void is_first_at_once(void) { CHECK(getpid() == 1); }
 static void is_second(void) { CHECK(getpid() == 2 && getppid() == 0); }
 static void is_third(void) { CHECK(getpid() == 3 && getppid() == 0); pause(); }
 
@@ -251,6 +252,22 @@ static void unsharing(void) {
     FAILS(clone3(0, NULL, 0), ENOMEM);
     CHECK(pthread_create(&thread, NULL, nothing, NULL) == EINVAL);
     _exit(failed != 0);
+}
+
+/* A first process that could not be made is the last one. */
+static void in_vain(void) {
+    pid_t taken[2] = { 1, getpid() };
+    CHECK(unshare(CLONE_NEWPID) == 0);
+    FAILS(clone3(0, taken, 2), EEXIST);
+    pid_t child = forked(is_first_at_once);
+    CHECK(child_good(child));
+    FAILS(fork(), ENOMEM);
+}
+
+static void in_vain_for_good(void) {
+    CHECK(unshare(CLONE_NEWPID) == 0);
+    FAILS(syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, 0, 8, 0, 0), EFAULT);
+    FAILS(fork(), ENOMEM);
 }
 
 /* Signals */
@@ -944,6 +961,7 @@ int main(int argc, char **argv) {
     levels();
     flags();
     CHECK(child_good(forked(unsharing)));
+    CHECK(child_good(forked(in_vain)) && child_good(forked(in_vain_for_good)));
     signals();
     fatal();
     everyone();

@@ -226,6 +226,6 @@ mod tests {
         let none: Vec<String> = vec![];
         assert_eq!(words("|"), none);
         assert_eq!(words("| "), none);
-        assert_eq!(words("|/bin/h  %e x%p"), ["/bin/h", "a!b c", "x12"]);
+        assert_eq!(words("|/bin/h  %e x%p"), ["/bin/h", "a!b c", "x2"]);
     }
 }

@@ -187,6 +187,7 @@ impl Leaf {
             others.counted = false;
             if let Some(numbers) = &others.numbers {
                 numbers.uncount();
+                numbers.end_without_init();
             }
             left.0.clone_from(&others.numbers);
         }
@@ -652,6 +653,11 @@ pub fn last() -> i32 {
         None => TABLE.lock().last,
         Some(ns) => ns.last(),
     }
+}
+
+/// The kernel-wide number that was allocated last.
+pub fn last_of_all() -> i32 {
+    TABLE.lock().last
 }
 
 /// Makes the next number in the caller's namespace the first free one after `last` (`ns_last_pid`).

@@ -163,7 +163,7 @@ fn stat(out: &mut Text) {
          0 0 0 0 0 0",
         stats::total_interrupts(),
         stats::total_switches(),
-        crate::task::pid::last(),
+        crate::task::pid::last_of_all(),
         stats::total_running()
     );
 }

@@ -46,7 +46,7 @@ pub struct PidNs {
     /// Its first process. Set once, under [`TREE`].
     init: SpinLock<Weak<Process>>,
     has_init: AtomicBool,
-    /// Its first process ends, or has ended. Set under [`TREE`].
+    /// Its first process ends, or has ended, which is set under [`TREE`]; or could not be made.
     dead: AtomicBool,
     /// With which signal `reboot` ends it. 0: it was not called.
     reboot: AtomicI32,
@@ -483,11 +483,19 @@ impl Numbers {
     pub(in crate::task) fn uncount(&self) {
         self.each(|ns, table, _| {
             table.counted -= 1;
-            // Making the first process has failed: another one can be made.
+            // There were not all numbers for the first process: another one can be made.
             if !ns.has_init() {
                 table.last = 0;
             }
         });
+    }
+
+    /// They are gone; if the first process should have had them, it could not be made, and the namespace will
+    /// have none.
+    pub(in crate::task) fn end_without_init(&self) {
+        if !self.ns.has_init() {
+            self.ns.dead.store(true, Ordering::Release);
+        }
     }
 
     /// They are free again.
