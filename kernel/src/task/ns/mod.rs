@@ -4,8 +4,10 @@
 //!
 //! [docs/namespaces.md]: ../../../../docs/namespaces.md
 
+mod cgroup;
 pub mod change;
 mod inode;
+pub mod net;
 mod next;
 pub mod user;
 
@@ -321,4 +323,6 @@ pub fn for_children(task: &Task, kind: Kind) -> Option<NsRef> {
 /// The kinds that need no other room. Boot.
 pub(super) fn init() {
     super::uts::init();
+    provide(Kind::Net, &net::Maker);
+    provide(Kind::Cgroup, &cgroup::Maker);
 }
