@@ -97,7 +97,7 @@ impl Files {
     /// `persistent`: that of the initial namespace.
     fn new(own: &Own, (uid, gid): (u32, u32), persistent: bool) -> Self {
         let sb = SuperBlock::new("mqueue", Box::new(Super), persistent);
-        let entries = Entries::default();
+        let entries: Entries = Arc::new(SpinLock::new(None));
         let root = Root {
             limits: own.queues(),
             entries: entries.clone(),

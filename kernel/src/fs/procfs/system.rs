@@ -3,11 +3,13 @@
 
 use super::TREE;
 use crate::arch::mmu::VMAP;
-use crate::fs::inode::FileType;
-use crate::fs::pseudo::{Directory, Node, Text, with_string};
+use crate::fs::inode::{Dev, FileType};
+use crate::fs::pseudo::{Directory, Node, Text, setting_file, with_string};
+use crate::ipc::ns::Own;
 use crate::mm::PAGE_SIZE;
 use crate::sched::stats;
 use crate::trace::WORD_DIGITS;
+use alloc::sync::Arc;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 

@@ -10,7 +10,7 @@ mod messages;
 pub mod notice;
 mod waiting;
 
-use super::ns::Place;
+use super::ns::Place as Part;
 use crate::sched::{Deadline, WaitQueue};
 use crate::sync::{SpinGuard, SpinLock};
 use crate::task::Process;
@@ -63,7 +63,7 @@ pub struct Status {
 impl Queue {
     /// An empty one of a namespace. `asked`: how many messages a program asks for, and how long they may be.
     /// `ENOSPC`, `EACCES`, `EINVAL`, `EOVERFLOW`, `EMFILE`.
-    pub fn new(table: &Place<Table>, asked: Option<[isize; 2]>) -> Result<Arc<Self>, Errno> {
+    pub fn new(table: &Part<Table>, asked: Option<[isize; 2]>) -> Result<Arc<Self>, Errno> {
         let counted = Counted::new(table)?;
         let shape = match asked {
             Some([messages, size]) => Shape::asked(messages, size)?,

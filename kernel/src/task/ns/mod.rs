@@ -4,8 +4,10 @@
 //!
 //! [docs/namespaces.md]: ../../../../docs/namespaces.md
 
+mod cgroup;
 pub mod change;
 mod inode;
+pub mod net;
 mod next;
 pub mod pid;
 pub mod user;
@@ -324,4 +326,6 @@ pub fn for_children(task: &Task, kind: Kind) -> Option<NsRef> {
 pub(super) fn init() {
     super::uts::init();
     pid::init();
+    provide(Kind::Net, &net::Maker);
+    provide(Kind::Cgroup, &cgroup::Maker);
 }

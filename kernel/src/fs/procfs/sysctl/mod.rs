@@ -9,7 +9,7 @@ mod abi;
 mod files;
 mod ipc;
 pub mod kernel;
-pub mod net;
+mod net;
 mod number;
 mod text;
 mod vm;
@@ -17,9 +17,10 @@ mod vm;
 use super::TREE;
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, digit, read_from};
+use crate::fs::pseudo::{Node, Root, digit, read_from};
 use crate::ipc::ns::Own;
 use crate::task::current;
+use crate::task::ns::net::NetRef;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,6 +35,40 @@ enum Source {
     One(&'static dyn Value),
     /// In the IPC namespace of whoever opened the setting.
     Ipc(for<'a> fn(&'a Own) -> &'a dyn Value),
+    /// In its network namespace.
+    Net(for<'a> fn(&'a NetRef) -> &'a dyn Value),
+}
+
+/// The namespaces of whoever opened a setting, as far as it is one of those.
+pub struct Scope {
+    ipc: Own,
+    net: NetRef,
+}
+
+/// Whose settings those of a table are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    System,
+    Ipc,
+    Net,
+}
+
+impl Of {
+    /// The scope of the running thread.
+    fn scope(self) -> Scope {
+        Scope {
+            ipc: if self == Self::Ipc {
+                Own::of_current()
+            } else {
+                Own::INITIAL
+            },
+            net: if self == Self::Net {
+                NetRef::of_current()
+            } else {
+                NetRef::INITIAL
+            },
+        }
+    }
 }
 
 /// A whole number and its range.
@@ -107,11 +142,17 @@ impl Number {
         let source = Source::Ipc(value);
         Self { source, min, max }
     }
-    /// The place of the number; `ns`: the namespace of whoever opened the setting.
-    fn value<'a>(&self, ns: &'a Own) -> &'a dyn Value {
+    /// A number of a network namespace.
+    const fn of_net(value: for<'a> fn(&'a NetRef) -> &'a dyn Value, min: i64, max: i64) -> Self {
+        let source = Source::Net(value);
+        Self { source, min, max }
+    }
+    /// The place of the number; `ns`: the namespaces of whoever opened the setting.
+    fn value<'a>(&self, ns: &'a Scope) -> &'a dyn Value {
         match self.source {
             Source::One(value) => value,
-            Source::Ipc(value) => value(ns),
+            Source::Ipc(value) => value(&ns.ipc),
+            Source::Net(value) => value(&ns.net),
         }
     }
     /// Any number of 32 bits.
@@ -127,13 +168,17 @@ impl Number {
 /// How many bytes of a write are accepted at most.
 const LONGEST: usize = 4 << 20;
 
-/// An open setting. `Own`: the IPC namespace whose setting it is, if it is one of those.
-struct SettingFile(&'static Setting, Option<Own>);
+/// An open setting.
+struct SettingFile(&'static Setting, Of, Scope);
 
 impl SettingFile {
     /// Whether the running thread may do `want` with it.
     fn lets(&self, want: u32) -> Result<(), Errno> {
-        let root = self.1.as_ref().map_or((0, 0), Own::root);
+        let root = match self.1 {
+            Of::System => (0, 0),
+            Of::Ipc => self.2.ipc.root(),
+            Of::Net => self.2.net.root(),
+        };
         if digit(self.0.mode, want, root) {
             Ok(())
         } else {
@@ -145,7 +190,7 @@ impl SettingFile {
 impl FileOps for SettingFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let Setting { kind, .. } = self.0;
-        let ns = self.1.as_ref().unwrap_or(&Own::INITIAL);
+        let ns = &self.2;
         read_from(file, pos, |pos| {
             self.lets(4)?;
             let room = dst.remaining();
@@ -172,7 +217,7 @@ impl FileOps for SettingFile {
             right,
             ..
         } = self.0;
-        let ns = self.1.as_ref().unwrap_or(&Own::INITIAL);
+        let ns = &self.2;
         self.lets(2)?;
         let len = src.remaining();
         if len >= LONGEST {
@@ -202,16 +247,15 @@ impl FileOps for SettingFile {
     }
 }
 
-/// `of_ipc`: settings of IPC namespaces.
-fn register(settings: &'static [Setting], of_ipc: bool) {
-    let root = match of_ipc {
-        true => || Own::of_current().root(),
-        false => || (0, 0),
+fn register(settings: &'static [Setting], of: Of) {
+    let root: Root = match of {
+        Of::System => || (0, 0),
+        Of::Ipc => || Own::of_current().root(),
+        Of::Net => || NetRef::of_current().root(),
     };
     for setting in settings {
         let open = Arc::new(move |_| {
-            let ns = of_ipc.then(Own::of_current);
-            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, ns));
+            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, of, of.scope()));
             Ok(ops)
         });
         let node = Node::Strict(setting.mode, root, open);
@@ -221,10 +265,11 @@ fn register(settings: &'static [Setting], of_ipc: bool) {
 
 /// Registers the settings.
 pub fn init() {
-    let tables = [kernel::SETTINGS, vm::SETTINGS, files::SETTINGS, net::SETTINGS];
+    let tables = [kernel::SETTINGS, vm::SETTINGS, files::SETTINGS];
     for table in tables {
-        register(table, false);
+        register(table, Of::System);
     }
-    register(ipc::SETTINGS, true);
+    register(ipc::SETTINGS, Of::Ipc);
+    register(net::SETTINGS, Of::Net);
     abi::init();
 }

@@ -2,8 +2,7 @@
 //! notation. Only a write at position 0 has an effect. A read returns the whole text, cut to the size of the
 //! buffer.
 
-use super::{Kind, Number};
-use crate::ipc::ns::Own;
+use super::{Kind, Number, Scope};
 use alloc::vec::Vec;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
@@ -128,7 +127,7 @@ fn take(text: &mut &[u8]) -> Result<(bool, u64), Errno> {
 }
 
 impl Number {
-    fn set_int(&self, ns: &Own, negative: bool, size: u64) -> Result<(), Errno> {
+    fn set_int(&self, ns: &Scope, negative: bool, size: u64) -> Result<(), Errno> {
         let value = i64::try_from(size).map_err(|_| Errno::EINVAL)?;
         let value = if negative { -value } else { value };
         let fits = i32::try_from(value).is_ok();
@@ -141,7 +140,7 @@ impl Number {
             Err(Errno::EINVAL)
         }
     }
-    fn set_long(&self, ns: &Own, negative: bool, size: u64) -> Result<(), Errno> {
+    fn set_long(&self, ns: &Scope, negative: bool, size: u64) -> Result<(), Errno> {
         let any = self.min == i64::MIN;
         let within = i64::try_from(size).is_ok_and(|size| (self.min..=self.max).contains(&size));
         if negative || !(any || within) {
@@ -150,7 +149,7 @@ impl Number {
         self.value(ns).set(size as i64);
         Ok(())
     }
-    fn set_unsigned(&self, ns: &Own, negative: bool, size: u64) -> Result<(), Errno> {
+    fn set_unsigned(&self, ns: &Scope, negative: bool, size: u64) -> Result<(), Errno> {
         let fits = size <= u32::MAX.into() && (self.min..=self.max).contains(&(size as i64));
         if negative || !fits {
             return Err(Errno::EINVAL);
@@ -164,8 +163,8 @@ impl Number {
 fn write_row(
     numbers: &[Number],
     text: &[u8],
-    ns: &Own,
-    set: fn(&Number, &Own, bool, u64) -> Result<(), Errno>,
+    ns: &Scope,
+    set: fn(&Number, &Scope, bool, u64) -> Result<(), Errno>,
 ) -> Result<usize, Errno> {
     let mut rest = &text[..text.len().min(LONGEST)];
     let mut found = false;
@@ -195,8 +194,8 @@ fn write_one(text: &[u8], set: impl FnOnce(bool, u64) -> Result<(), Errno>) -> R
 }
 
 /// Handles a write of `text` at `pos`. Returns how many bytes are accepted, and by how much the position
-/// moves. `ns`: the IPC namespace whose setting it may be.
-pub fn write(kind: &Kind, text: &[u8], pos: u64, ns: &Own) -> Result<(usize, usize), Errno> {
+/// moves. `ns`: the namespaces whose setting it may be.
+pub fn write(kind: &Kind, text: &[u8], pos: u64, ns: &Scope) -> Result<(usize, usize), Errno> {
     if text.is_empty() {
         return Ok((0, 0));
     }
@@ -218,7 +217,7 @@ pub fn write(kind: &Kind, text: &[u8], pos: u64, ns: &Own) -> Result<(usize, usi
 }
 
 /// The bytes that a read at `pos` into `room` bytes returns: all of them, or none.
-pub fn read(kind: &Kind, pos: u64, room: usize, ns: &Own) -> Vec<u8> {
+pub fn read(kind: &Kind, pos: u64, room: usize, ns: &Scope) -> Vec<u8> {
     use alloc::format;
     if pos != 0 {
         return Vec::new();
