@@ -189,11 +189,6 @@ impl PidNs {
         self.level
     }
 
-    /// The namespace above.
-    pub fn above(&self) -> &PidRef {
-        &self.parent
-    }
-
     /// Whether its first process ends, or has ended: nothing new comes into it.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
@@ -442,11 +437,6 @@ impl Numbers {
     /// The number in that namespace.
     pub fn own(&self) -> i32 {
         self.levels.last().copied().unwrap_or(0)
-    }
-
-    /// By level, from the first below the initial one to the own.
-    pub fn levels(&self) -> &[i32] {
-        &self.levels
     }
 
     /// The number in `ns`. 0: there is none.
