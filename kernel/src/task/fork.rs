@@ -285,7 +285,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     };
     let namespaces = match &mut next {
         Some(next) => next.for_child(&fs, flags)?,
-        None => ns::change::inherited(&parent, flags),
+        None => ns::change::inherited(&parent),
     };
     let tid = match args.tid {
         Some(tid) => {

@@ -84,6 +84,7 @@ const ASKING: &[&str] = &[
     "queues",
     "queue_notices",
     "vectors",
+    "namespaces",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and
