@@ -356,13 +356,8 @@ impl InodeOps for Ops {
     }
 }
 
-/// Whether the running task may do `want` (bits of a digit of the mode) with a file of root's for which
-/// capabilities have no effect: root according to the first digit.
-pub fn root_digit(mode: u32, want: u32) -> bool {
-    digit(mode, want, (0, 0))
-}
-
-/// The same if root's ids are these.
+/// Whether the running task may do `want` (bits of a digit of the mode) with a file for which capabilities
+/// have no effect, and whose owner and group are these: the owner according to the first digit.
 pub fn digit(mode: u32, want: u32, (uid, gid): (u32, u32)) -> bool {
     let creds = crate::task::current().creds();
     let bits = if creds.euid == uid {

@@ -291,7 +291,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     };
     let namespaces = match &mut next {
         Some(next) => next.for_child(&fs, flags)?,
-        None => ns::change::inherited(&parent, flags),
+        None => ns::change::inherited(&parent),
     };
     let pid_ns = ns::pid::of_children(namespaces.as_deref());
     let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids)?;

@@ -1,5 +1,5 @@
-//! Which socket is bound to which abstract name, in each network namespace. Names are looked up without a lock (`rcu::glance`): a lookup
-//! writes nothing but the count of the socket that it finds.
+//! Which socket is bound to which abstract name, in each network namespace. Names are looked up without a lock
+//! (`rcu::glance`): a lookup writes nothing but the count of the socket that it finds.
 //!
 //! The table is a tree of branches, each for four bits of a name's hash, with leaves where names part. The
 //! hash is keyed by random numbers, so a program cannot make names that meet.
@@ -62,8 +62,8 @@ static KEYS: Lazy<[u64; 2]> = Lazy::new(|| {
 
 #[expect(deprecated, reason = "as above")]
 fn hash(net: u32, kind: Kind, name: &[u8]) -> u64 {
-    let mut hasher = SipHasher::new_with_keys(KEYS[0], KEYS[1]);
-    (net, kind as u8, name).hash(&mut hasher);
+    let mut hasher = SipHasher::new_with_keys(KEYS[0], KEYS[1] ^ u64::from(net));
+    (kind as u8, name).hash(&mut hasher);
     hasher.finish()
 }
 

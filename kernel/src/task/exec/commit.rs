@@ -80,7 +80,6 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     crate::task::user::transfer(old_creds.uid, creds.uid);
     task.set_creds(Arc::new(creds));
     drop(begins);
-    super::super::ns::change::at_exec(&task);
     process
         .exit_signal
         .store(signal::SIGCHLD as i32, Ordering::Relaxed);

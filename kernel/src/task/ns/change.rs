@@ -49,11 +49,7 @@ impl Next {
         }
         self.fs.clone_from(fs);
         self.make()?;
-        let mut set = self.set.clone();
-        if !flags.contains(CloneFlags::VM) {
-            set.enter_time();
-        }
-        Ok(set.shared())
+        Ok(self.set.clone().shared())
     }
 
     /// The running thread is in them from now on.
@@ -74,7 +70,7 @@ impl Next {
 /// `clone` with flags of namespaces by the running thread: the new thread's user namespace, if there is to be
 /// one. The others are made by [`Next::make`] when the new thread has its directories. Errors as clone(2).
 pub fn for_clone(task: &CurrentTask, flags: CloneFlags) -> Result<Next, Errno> {
-    let mut next = Next::of(task, task.creds(), flags & ALL, true);
+    let mut next = Next::of(task, task.creds(), flags & ALL);
     next.make_user()?;
     Ok(next)
 }
@@ -89,28 +85,10 @@ impl Next {
     }
 }
 
-/// What a thread is in that the running one makes with `flags`, of which none is one of namespaces. A new
-/// process begins in the time namespace that its parent has chosen for its children.
+/// What a thread is in that the running one makes with no flag of namespaces: the same.
 #[inline]
-pub fn inherited(task: &CurrentTask, flags: CloneFlags) -> Option<Arc<Set>> {
-    task.namespaces()?;
-    let set = task.counted_namespaces()?;
-    if flags.contains(CloneFlags::VM) || !set.is_to_enter_time() {
-        return Some(set);
-    }
-    let mut new = (*set).clone();
-    new.enter_time();
-    new.shared()
-}
-
-/// exec: the running thread begins in the time namespace of its children.
-pub fn at_exec(task: &CurrentTask) {
-    let Some(set) = task.namespaces().filter(|set| set.is_to_enter_time()) else {
-        return;
-    };
-    let mut new = set.clone();
-    new.enter_time();
-    task.set_namespaces(new.shared());
+pub fn inherited(task: &CurrentTask) -> Option<Arc<Set>> {
+    task.counted_namespaces()
 }
 
 /// What `unshare` will do about namespaces, with the directories `fs` if they are to be own ones. Errors as
@@ -120,7 +98,7 @@ pub fn for_unshare(
     flags: CloneFlags,
     fs: Option<Arc<FsContext>>,
 ) -> Result<Unshared, Errno> {
-    let mut next = Next::of(task, task.creds(), flags & ALL, false);
+    let mut next = Next::of(task, task.creds(), flags & ALL);
     next.fs = fs;
     next.make()?;
     Ok(Unshared(next))
@@ -174,7 +152,7 @@ pub fn setns(fd: i32, wanted: u64) -> SysResult {
 }
 
 fn for_setns(task: &CurrentTask, flags: CloneFlags) -> Next {
-    let mut next = Next::of(task, task.creds(), flags, false);
+    let mut next = Next::of(task, task.creds(), flags);
     if flags.contains(CloneFlags::NEWNS) {
         next.fs = task.try_fs().map(|fs| FsContext::copy(&fs));
     }

@@ -35,7 +35,7 @@ pub enum Kind {
     Net,
     /// Control groups.
     Cgroup,
-    /// Offsets of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`.
+    /// Offsets of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`. There is only the initial one.
     Time,
     /// Numbers of processes.
     Pid,
@@ -236,13 +236,12 @@ pub fn typed<T: Ns>(ns: &Arc<dyn Ns>) -> Option<Arc<T>> {
 #[derive(Clone, Default)]
 pub struct Set {
     made: [Option<Arc<dyn Ns>>; KINDS],
-    time_for_children: Option<Arc<dyn Ns>>,
 }
 
 impl Set {
     /// Whether all are initial ones.
     pub fn is_initial(&self) -> bool {
-        self.made.iter().all(Option::is_none) && self.time_for_children.is_none()
+        self.made.iter().all(Option::is_none)
     }
     /// The namespace of this kind. `None`: the initial one.
     #[inline]
@@ -263,27 +262,9 @@ impl Set {
     pub fn reference(&self, kind: Kind) -> NsRef {
         NsRef::of(kind, self.made(kind))
     }
-    /// The time namespace in which children begin. `None`: the initial one.
-    pub fn time_for_children(&self) -> Option<&Arc<dyn Ns>> {
-        self.time_for_children.as_ref()
-    }
-    /// Puts another namespace there; `None`: the initial one. [`Kind::Time`] leaves that of the children.
+    /// Puts another namespace there; `None`: the initial one.
     pub fn put(&mut self, kind: Kind, ns: Option<Arc<dyn Ns>>) {
         self.made[kind as usize] = ns;
-    }
-    /// Children begin in this time namespace.
-    pub fn put_time_for_children(&mut self, ns: Option<Arc<dyn Ns>>) {
-        self.time_for_children = ns;
-    }
-    /// Whether children begin in another time namespace.
-    pub fn is_to_enter_time(&self) -> bool {
-        let address = |ns: &Arc<dyn Ns>| Arc::as_ptr(ns).cast::<()>();
-        self.made(Kind::Time).map(address) != self.time_for_children().map(address)
-    }
-    /// As it is for a child, or after exec.
-    fn enter_time(&mut self) {
-        let ns = self.time_for_children.clone();
-        self.put(Kind::Time, ns);
     }
     /// In a task's slot.
     fn shared(self) -> Option<Arc<Self>> {
@@ -314,12 +295,10 @@ pub fn of_task(task: &Task, kind: Kind) -> Option<NsRef> {
 /// The namespace in which children of a task begin; of kinds that have such a one.
 pub fn for_children(task: &Task, kind: Kind) -> Option<NsRef> {
     let set = set_of(task)?;
-    Some(match (kind, set) {
-        (Kind::Time, Some(set)) => NsRef::of(kind, set.time_for_children()),
-        (Kind::Pid, set) => return pid::for_children(set.as_deref()),
-        (_, Some(set)) => set.reference(kind),
-        (_, None) => NsRef::Initial(kind),
-    })
+    match kind {
+        Kind::Pid => pid::for_children(set.as_deref()),
+        _ => Some(set.map_or(NsRef::Initial(kind), |set| set.reference(kind))),
+    }
 }
 
 /// The kinds that need no other room. Boot.
