@@ -107,9 +107,9 @@ impl Tty {
             TIOCNOTTY => self.give_up().map(|()| 0),
             TIOCGPGRP => {
                 self.owned(master)?;
-                UserPtr::new(arg)
-                    .write(seen_here(self.job.lock().foreground))
-                    .map(|()| 0)
+                // Written without the lock, as that may sleep.
+                let foreground = self.job.lock().foreground;
+                UserPtr::new(arg).write(seen_here(foreground)).map(|()| 0)
             }
             TIOCSPGRP => {
                 let group: i32 = UserPtr::new(arg).read()?;
@@ -117,7 +117,8 @@ impl Tty {
             }
             TIOCGSID => {
                 self.owned(master)?;
-                match self.job.lock().session {
+                let session = self.job.lock().session;
+                match session {
                     0 => Err(Errno::ENOTTY),
                     session => UserPtr::new(arg).write(seen_here(session)).map(|()| 0),
                 }
