@@ -7,6 +7,7 @@ use crate::task::creds::cap;
 use crate::task::fork::CloneFlags;
 use crate::task::unshare::shares_fs;
 use crate::task::{CurrentTask, Process, adjustments, current, exit, pidfd};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, SysResult};
 
@@ -68,9 +69,9 @@ impl Next {
 }
 
 /// `clone` with flags of namespaces by the running thread: the new thread's user namespace, if there is to be
-/// one. The others are made by [`Next::make`] when the new thread has its directories. Errors as clone(2).
-pub fn for_clone(task: &CurrentTask, flags: CloneFlags) -> Result<Next, Errno> {
-    let mut next = Next::of(task, task.creds(), flags & ALL);
+/// one. The others are made by [`Next::for_child`] when the new thread has its directories. Errors as clone(2).
+pub fn for_clone(task: &CurrentTask, flags: CloneFlags) -> Result<Box<Next>, Errno> {
+    let mut next = Box::new(Next::of(task, task.creds(), flags & ALL));
     next.make_user()?;
     Ok(next)
 }
