@@ -2,6 +2,8 @@
 
 use crate::mm::copy;
 use crate::mm::user::UserPtr;
+use crate::task::current;
+use crate::task::ns::user;
 use limen_linux_abi::Errno;
 
 mod narrow;
@@ -293,6 +295,32 @@ impl SigInfo {
     /// `si_uid` (or `si_overrun`).
     pub fn uid(&self) -> u32 {
         self.words[UNION + 1]
+    }
+    /// Whether a user's id is in it, which each receiver sees as its user namespace has it.
+    #[inline]
+    fn has_uid(&self) -> bool {
+        match self.code() {
+            code::TIMER | code::SIGIO => false,
+            ..=0 => true,
+            1..=6 => self.signal() == super::SIGCHLD,
+            _ => false,
+        }
+    }
+    /// What the running program wrote, or was shown, becomes what the kernel has: its own user ids.
+    #[inline]
+    pub fn mean_ids(&mut self) {
+        if current().has_user_ns() && self.has_uid() {
+            self.words[UNION + 1] = user::uid_meant(self.uid()).unwrap_or(u32::MAX);
+        }
+    }
+    /// What the kernel has becomes what programs in `ns` see.
+    #[cold]
+    #[inline(never)]
+    pub fn show_ids(mut self, ns: &user::UserRef) -> Self {
+        if self.has_uid() {
+            self.words[UNION + 1] = user::from_kuid_munged(ns, self.uid());
+        }
+        self
     }
     /// `si_status` of a child's signal, `si_int` of a queued one.
     pub fn status(&self) -> i32 {

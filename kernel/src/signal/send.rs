@@ -219,6 +219,11 @@ fn default_is_fatal(sig: u32) -> bool {
 }
 
 pub(super) fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
+    // All threads of a process are in the same user namespace.
+    let info = match process.has_user_ns.load(Relaxed) {
+        false => info,
+        true => info.show_ids(&process.leaders_creds().user),
+    };
     let mut shared = process.signals.lock();
     if matches!(target, Target::Member) {
         keep_for_new(process, &shared, sig);

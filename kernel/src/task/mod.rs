@@ -16,6 +16,7 @@ pub mod exit;
 pub mod fork;
 pub mod group;
 pub mod init;
+pub mod ns;
 pub mod oom;
 pub mod patch;
 pub mod pid;

@@ -127,8 +127,8 @@ pub(super) fn all(
             flags: set.fold(RANDOMIZE | if dumps { DUMPCORE } else { 0 }, |all, (_, bit)| {
                 all | bit
             }),
-            uid: creds.uid,
-            gid: creds.gid,
+            uid: user::from_kuid_munged(&creds.user, creds.uid),
+            gid: user::from_kgid_munged(&creds.user, creds.gid),
             ids: [
                 process.tgid,
                 process.ppid.load(Relaxed),

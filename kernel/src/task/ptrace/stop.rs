@@ -38,7 +38,7 @@ enum Ended {
 
 /// The details of what is no signal.
 fn details(task: &Task, signal: u32, code: i32) -> SigInfo {
-    SigInfo::from_sender(signal, code, task.tid(), task.creds().uid)
+    SigInfo::from_sender(signal, code, task.tid(), uid_shown(task.creds().uid))
 }
 
 /// The running thread stops until its tracer lets it go on, or it is killed. With no lock held.
@@ -155,12 +155,13 @@ pub fn before_delivery(task: &CurrentTask, info: &mut SigInfo) -> bool {
     }
     if !info.is_of_signal(wanted) {
         let (pid, uid) = match task.trace.tracer() {
-            Some(tracer) => (tracer.tgid(), tracer.creds().uid),
+            Some(tracer) => (tracer.tgid(), uid_shown(tracer.creds().uid)),
             None => (0, 0),
         };
         *info = SigInfo::user(wanted, pid, uid);
     }
     if task.signals.lock().blocked.has(wanted) {
+        info.mean_ids();
         signal::send_to_task(task, wanted, *info);
         return false;
     }
