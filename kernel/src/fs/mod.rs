@@ -26,6 +26,7 @@ pub mod eventfd;
 pub mod fasync;
 pub mod fcntl;
 pub mod fdtable;
+mod file_caps;
 pub mod file;
 pub mod initramfs;
 pub mod inode;

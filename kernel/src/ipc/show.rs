@@ -1,5 +1,6 @@
 //! The text of `/proc/sysvipc/shm`, `sem` and `msg`. All objects are shown, whoever looks.
 
+use crate::task::ns::user::{gid_shown, uid_shown};
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
@@ -27,10 +28,10 @@ pub fn shm<W: Write>(out: &mut W) -> Result<(), Errno> {
                 s.cpid,
                 s.lpid,
                 s.attached,
-                p.uid,
-                p.gid,
-                p.cuid,
-                p.cgid,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
                 s.atime,
                 s.dtime,
                 s.ctime,
@@ -53,7 +54,7 @@ pub fn sem<W: Write>(out: &mut W) -> Result<(), Errno> {
             writeln!(
                 out,
                 "{:10} {id:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}",
-                p.key, p.mode, s.count, p.uid, p.gid, p.cuid, p.cgid, s.otime, s.ctime
+                p.key, p.mode, s.count, uid_shown(p.uid), gid_shown(p.gid), uid_shown(p.cuid), gid_shown(p.cgid), s.otime, s.ctime
             )
         });
     });
@@ -79,10 +80,10 @@ pub fn msg<W: Write>(out: &mut W) -> Result<(), Errno> {
                 m.count,
                 m.lspid,
                 m.lrpid,
-                p.uid,
-                p.gid,
-                p.cuid,
-                p.cgid,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
                 m.stime,
                 m.rtime,
                 m.ctime

@@ -13,9 +13,11 @@ use super::vma::{Backing, MappedFile, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
 use crate::arch::mmu::{self, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
+use crate::sync::Once;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
+use core::any::Any;
 use core::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 };

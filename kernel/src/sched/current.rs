@@ -157,6 +157,13 @@ impl CurrentTask {
             .ok_or(Errno::EBADF)?
             .close(fd)
     }
+    /// The namespaces in which it is, not counted. `None`: the initial ones. Whoever has the view does not
+    /// replace them.
+    #[inline(always)]
+    pub fn namespaces(&self) -> Option<&crate::task::ns::Set> {
+        // SAFETY: the running thread's own, which only it replaces.
+        unsafe { self.namespaces_shown().own() }
+    }
     /// Its root and working directory, which other threads may change. `None`: it is a thread of the kernel.
     #[inline(always)]
     pub fn places(&self) -> Option<&FsContext> {

@@ -5,6 +5,7 @@ use crate::mm::user::UserPtr;
 use crate::task::current;
 use crate::task::ns::user;
 use limen_linux_abi::Errno;
+use limen_linux_abi::id::OVERFLOW_UID;
 
 mod narrow;
 
@@ -298,7 +299,7 @@ impl SigInfo {
     }
     /// Whether a user's id is in it, which each receiver sees as its user namespace has it.
     #[inline]
-    fn has_uid(&self) -> bool {
+    pub fn has_uid(&self) -> bool {
         match self.code() {
             code::TIMER | code::SIGIO => false,
             ..=0 => true,
@@ -310,16 +311,13 @@ impl SigInfo {
     #[inline]
     pub fn mean_ids(&mut self) {
         if current().has_user_ns() && self.has_uid() {
-            self.words[UNION + 1] = user::uid_meant(self.uid()).unwrap_or(u32::MAX);
+            self.words[UNION + 1] = user::uid_meant(self.uid())
+                .unwrap_or_else(|_| OVERFLOW_UID.load(core::sync::atomic::Ordering::Relaxed) as u32);
         }
     }
-    /// What the kernel has becomes what programs in `ns` see.
-    #[cold]
-    #[inline(never)]
-    pub fn show_ids(mut self, ns: &user::UserRef) -> Self {
-        if self.has_uid() {
-            self.words[UNION + 1] = user::from_kuid_munged(ns, self.uid());
-        }
+    /// The same with another user's id.
+    pub fn with_uid(mut self, uid: u32) -> Self {
+        self.words[UNION + 1] = uid;
         self
     }
     /// `si_status` of a child's signal, `si_int` of a queued one.

@@ -10,7 +10,9 @@ use super::{
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
+use crate::task::ns::user;
 use crate::task::user::QueuedSignals;
+use core::sync::atomic::Ordering::Relaxed;
 use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
 use limen_entry::ThreadFlags;
@@ -220,9 +222,9 @@ fn default_is_fatal(sig: u32) -> bool {
 
 pub(super) fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
     // All threads of a process are in the same user namespace.
-    let info = match process.has_user_ns.load(Relaxed) {
+    let info = match process.has_user_ns.load(Relaxed) && info.has_uid() {
         false => info,
-        true => info.show_ids(&process.leaders_creds().user),
+        true => info.with_uid(user::from_kuid_munged(&process.leaders_creds().user, info.uid())),
     };
     let mut shared = process.signals.lock();
     if matches!(target, Target::Member) {

@@ -10,7 +10,7 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};
 use crate::mm::user::{UserPtr, Word, read_bytes, write_bytes};
 use crate::net::unix::file::{self as unix_file, Received};
-use crate::net::unix::peer::{Cred, check_cred};
+use crate::net::unix::peer::{self, Cred, check_cred};
 use crate::net::unix::{Kind, MAX_FILES, Sock};
 use crate::time::realtime_ns;
 use alloc::sync::Arc;
@@ -104,8 +104,7 @@ pub(super) fn read_control<W: Word>(
                     return Err(Errno::EINVAL);
                 }
                 let claimed = [0, 4, 8].map(|at| word(header + at) as u32);
-                check_cred(claimed)?;
-                cred = Some(claimed);
+                cred = Some(check_cred(claimed)?);
             }
             (SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
@@ -154,9 +153,7 @@ fn write_control<W: Word>(
         flags |= MSG_CTRUNC;
     }
     if sock.pass_cred() {
-        let cred: Vec<u8> = r
-            .cred
-            .unwrap_or_default()
+        let cred: Vec<u8> = peer::shown(r.cred.unwrap_or_default())
             .iter()
             .flat_map(|w| w.to_le_bytes())
             .collect();

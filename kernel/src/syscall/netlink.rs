@@ -11,6 +11,7 @@ use crate::fs::count;
 use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::user::{UserPtr, Word, write_bytes};
+use crate::net::unix::peer;
 use crate::net::netlink::{self, AF_NETLINK, Datagram, Flags, Socket};
 use crate::task::creds::cap;
 use crate::task::current;
@@ -244,7 +245,7 @@ pub fn receive_message<W: Word>(file: &File, socket: &Arc<Socket>, at: usize, fl
         put(SOL_NETLINK, PKTINFO as i32, &[told.group])?;
     }
     if socket.has(Flags::PASSCRED) {
-        put(SOL_SOCKET, SCM_CREDENTIALS, &told.cred)?;
+        put(SOL_SOCKET, SCM_CREDENTIALS, &peer::shown(told.cred))?;
     }
     UserPtr::new(at + 5 * size_of::<W>()).write(W::put(used))?;
     UserPtr::<u32>::new(at + 6 * size_of::<W>()).write(out)?;

@@ -44,7 +44,7 @@ pub fn may_look(
     };
     let same = [theirs.uid, theirs.euid, theirs.suid] == [uid; 3]
         && [theirs.gid, theirs.egid, theirs.sgid] == [gid; 3]
-        && user::same(&theirs.user, &mine.user)
+        && user::is_same(&theirs.user, &mine.user)
         && theirs.permitted & !caps == 0;
     let may = same || mine.capable_in(&theirs.user, cap::SYS_PTRACE);
     if may && mm.is_none_or(|mm| mm.dumpable() || mine.capable_in(&owner(mm), cap::SYS_PTRACE)) {

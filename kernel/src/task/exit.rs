@@ -104,6 +104,7 @@ pub fn exit_thread(status: i32) -> ! {
     super::seccomp::release(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
+    task.drop_namespaces();
     task.drop_io();
     // A thread that its tracer has to wait for is counted until then.
     let waited_for = task.trace.is_traced() && task.tid() != task.process.tgid;

@@ -326,6 +326,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         mm,
         files,
         fs,
+        namespaces: parent.namespaces(),
         comm: parent.comm(),
         signals,
         exit_signal: 0,

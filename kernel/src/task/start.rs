@@ -51,6 +51,7 @@ pub(super) fn process(
         mm: None,
         files: Some(FdTable::new()),
         fs: Some(fs),
+        namespaces: None,
         comm,
         signals: own,
         exit_signal: 0,

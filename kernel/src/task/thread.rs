@@ -1,6 +1,7 @@
 //! [`Task`]: a thread of a program or of the kernel. What all threads of a program have in common is in
 //! [`super::Process`].
 
+use super::ns::Set;
 use super::{Creds, Process, ThreadInfo};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::{AddressSpace, KernelStack, MmSlot};
@@ -124,6 +125,8 @@ pub struct Task {
     /// What it has borrowed from its descriptors, if others share them.
     borrower: Borrower<File>,
     fs: OwnSlot<FsContext>,
+    /// What it is in. Empty: the initial namespaces.
+    namespaces: Shown<Set>,
     comm: SpinLock<[u8; 16]>,
     /// The same, for who may take no lock.
     comm_now: [AtomicU64; 2],
@@ -205,6 +208,8 @@ pub struct NewTask {
     pub files: Option<Arc<FdTable>>,
     /// Its directories and umask.
     pub fs: Option<Arc<FsContext>>,
+    /// What it is in.
+    pub namespaces: Option<Arc<Set>>,
     /// Its name, NUL-padded.
     pub comm: [u8; 16],
     /// Its signal state.
@@ -218,7 +223,10 @@ impl Task {
     #[inline(never)]
     pub fn new(new: NewTask) -> Arc<Self> {
         let mut flags = new.flags;
-        flags.set(TaskFlags::USER_NS, new.creds.user.is_some());
+        if new.creds.user.is_some() {
+            flags |= TaskFlags::USER_NS;
+            new.process.has_user_ns.store(true, Ordering::Relaxed);
+        }
         Arc::new(Self {
             info: ThreadInfo::new(),
             context: new.context,
@@ -232,6 +240,7 @@ impl Task {
             files: OwnSlot::new(new.files),
             borrower: Borrower::new(),
             fs: OwnSlot::new(new.fs),
+            namespaces: Shown::new(new.namespaces),
             comm: SpinLock::new(new.comm),
             comm_now: halves(new.comm).map(AtomicU64::new),
             signals: IrqSpinLock::new(new.signals),
@@ -286,6 +295,7 @@ impl Task {
             mm: None,
             files: None,
             fs: None,
+            namespaces: None,
             comm,
             signals: TaskSignals::new(None),
             exit_signal: 0,
@@ -452,6 +462,30 @@ impl Task {
         }
         let old = self.io.lock().take();
         drop(old);
+    }
+    /// The namespaces in which it is. `None`: the initial ones, or it has ended. For the running thread
+    /// `CurrentTask` has a cheaper way.
+    pub fn namespaces(&self) -> Option<Arc<Set>> {
+        if self.namespaces.is_empty() {
+            return None;
+        }
+        self.namespaces.get(&glance())
+    }
+    /// Replaces its namespaces. Only for the thread itself.
+    pub fn set_namespaces(&self, set: Option<Arc<Set>>) {
+        drop(self.namespaces.replace(set));
+    }
+    /// Where its namespaces are shown. Only the thread itself replaces them.
+    #[inline(always)]
+    pub fn namespaces_shown(&self) -> &Shown<Set> {
+        &self.namespaces
+    }
+    /// The thread ends: it is in no namespaces any more.
+    #[inline]
+    pub(super) fn drop_namespaces(&self) {
+        if !self.namespaces.is_empty() {
+            self.set_namespaces(None);
+        }
     }
     /// Its name, NUL-padded (`TASK_COMM_LEN`).
     pub fn comm(&self) -> [u8; 16] {

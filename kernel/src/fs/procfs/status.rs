@@ -7,6 +7,7 @@ use crate::sched::inspect::each_return;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
 use crate::task::current;
+use crate::task::ns::user::{gid_shown, uid_shown};
 use crate::task::process::ExitState;
 use crate::task::{Task, TaskFlags, Usage};
 use crate::trace::symbols::Symbol;
@@ -252,8 +253,9 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
             .map_or(0, |tracer| tracer.tid())
     );
     let c = subject.creds();
-    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
+    let (u, g) = (uid_shown, gid_shown);
+    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", u(c.uid), u(c.euid), u(c.suid), u(c.fsuid));
+    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", g(c.gid), g(c.egid), g(c.sgid), g(c.fsgid));
     let _ = writeln!(
         out,
         "FDSize:\t{}",
@@ -261,7 +263,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     );
     out.add(b"Groups:\t");
     for group in c.groups.iter() {
-        let _ = write!(out, "{group} ");
+        let _ = write!(out, "{} ", g(*group));
     }
     let _ = writeln!(
         out,

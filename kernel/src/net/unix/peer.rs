@@ -1,6 +1,7 @@
 //! The credentials of senders and peers: `struct ucred`, `SO_PEERCRED`, `SO_PEERGROUPS`.
 
 use crate::task::creds::cap;
+use crate::task::ns::user;
 use crate::task::{current, find_process};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,27 +17,33 @@ pub(in crate::net) fn sender_cred() -> Cred {
     [task.tgid() as u32, creds.uid, creds.gid]
 }
 
-/// Whether the running process may send `claimed` as its credentials. `EPERM` unless the ids are its own or
+/// What the kernel has for `claimed`, if the running process may send that as its credentials. `EINVAL`: an id
+/// is not mapped in its user namespace. `EPERM` unless the ids are its own or
 /// it has the capabilities to change to others. `ESRCH`: there is no such process.
-pub fn check_cred(claimed: Cred) -> Result<(), Errno> {
+pub fn check_cred(claimed: Cred) -> Result<Cred, Errno> {
     let [pid, uid, gid] = claimed;
     let task = current();
     let creds = task.creds();
-    let nobody = u32::MAX;
-    if uid == nobody || gid == nobody {
-        return Err(Errno::EINVAL);
-    }
+    let (uid, gid) = (user::uid_meant(uid)?, user::gid_meant(gid)?);
     let own_pid = pid == task.tgid() as u32;
     let may = (own_pid || creds.capable(cap::SYS_ADMIN))
-        && ([creds.uid, creds.euid, creds.suid].contains(&uid) || creds.capable(cap::SETUID))
-        && ([creds.gid, creds.egid, creds.sgid].contains(&gid) || creds.capable(cap::SETGID));
+        && ([creds.uid, creds.euid, creds.suid].contains(&uid) || creds.capable_own(cap::SETUID))
+        && ([creds.gid, creds.egid, creds.sgid].contains(&gid) || creds.capable_own(cap::SETGID));
     if !may {
         return Err(Errno::EPERM);
     }
     if !own_pid && find_process(pid as i32).is_none() {
         return Err(Errno::ESRCH);
     }
-    Ok(())
+    Ok([pid, uid, gid])
+}
+
+/// Credentials as the running program sees them. Ids that nobody has stay: there is no peer.
+pub fn shown([pid, kuid, kgid]: Cred) -> Cred {
+    const NOBODY: u32 = u32::MAX;
+    let uid = if kuid == NOBODY { NOBODY } else { user::uid_shown(kuid) };
+    let gid = if kgid == NOBODY { NOBODY } else { user::gid_shown(kgid) };
+    [pid, uid, gid]
 }
 
 /// The credentials of the other end of a connection.

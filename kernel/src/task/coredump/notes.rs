@@ -8,6 +8,7 @@ use crate::mm::AddressSpace;
 use crate::mm::copy::zeroed;
 use crate::sched::{TaskState, inspect};
 use crate::signal::{SIGKILL, SigInfo};
+use crate::task::ns::user;
 use crate::task::{CurrentTask, Task, TaskFlags, Usage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

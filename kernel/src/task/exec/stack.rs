@@ -7,6 +7,7 @@ use crate::mm::user::write_bytes;
 use crate::mm::{Layout, PAGE_SIZE};
 use crate::random;
 use crate::task::Creds;
+use crate::task::ns::user;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 

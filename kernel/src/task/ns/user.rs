@@ -4,7 +4,7 @@
 //! The kernel's own ids (`kuid`, `kgid` on Linux) are those of the initial namespace. A namespace has a map
 //! from its ids to these, which is written once. `None` is the initial namespace, whose ids are the same.
 
-use super::{Head, Kind};
+use super::{Head, Kind, Next, Ns, NsRef, Room};
 use crate::mm::current_space;
 use crate::mm::reserve::room_behind;
 use crate::mm::space::SUID_DUMPABLE;
@@ -25,7 +25,7 @@ pub type UserRef = Option<Arc<UserNs>>;
 /// A namespace below another one of this level cannot be made.
 const DEEPEST: u32 = 32;
 /// How many kinds of namespaces there are.
-const KINDS: usize = 8;
+const KINDS: usize = Kind::ALL.len();
 
 /// What a map is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,45 @@ impl fmt::Debug for UserNs {
     }
 }
 
-impl UserNs {
-    /// Its number, and its parent as the owner.
-    pub fn head(&self) -> &Head {
+impl Ns for UserNs {
+    fn kind(&self) -> Kind {
+        Kind::User
+    }
+    fn head(&self) -> &Head {
         &self.head
     }
+    fn parent(&self) -> Option<NsRef> {
+        Some(reference(self.parent()))
+    }
+    fn join(self: Arc<Self>, next: &mut Next) -> Result<(), Errno> {
+        next.creds = Arc::new(join(&next.creds, &Some(self))?);
+        Ok(())
+    }
+}
+
+/// A user namespace as one of all kinds.
+pub fn reference(user: &UserRef) -> NsRef {
+    match user {
+        Some(user) => NsRef::Made(user.clone()),
+        None => NsRef::Initial(Kind::User),
+    }
+}
+
+/// How user namespaces are made.
+pub struct Users;
+
+impl Room for Users {
+    fn make(&self, next: &mut Next) -> Result<(), Errno> {
+        next.creds = Arc::new(create(&next.creds)?);
+        Ok(())
+    }
+    fn join_initial(&self, next: &mut Next) -> Result<(), Errno> {
+        next.creds = Arc::new(join(&next.creds, &None)?);
+        Ok(())
+    }
+}
+
+impl UserNs {
     /// The namespace in which it was made.
     pub fn parent(&self) -> &UserRef {
         &self.head.owner
@@ -88,7 +122,7 @@ impl UserNs {
 
 /// Whether both are the same namespace.
 #[inline]
-pub fn same(a: &UserRef, b: &UserRef) -> bool {
+pub fn is_same(a: &UserRef, b: &UserRef) -> bool {
     match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -104,7 +138,7 @@ fn level(of: &UserRef) -> u32 {
 pub fn is_within(inner: &UserRef, outer: &UserRef) -> bool {
     let mut at = inner;
     loop {
-        if same(at, outer) {
+        if is_same(at, outer) {
             return true;
         }
         match at {
@@ -121,14 +155,14 @@ pub fn is_within(inner: &UserRef, outer: &UserRef) -> bool {
 pub fn has_cap(creds: &Creds, ns: &UserRef, cap: u32) -> bool {
     let mut at = ns;
     loop {
-        if same(at, &creds.user) {
+        if is_same(at, &creds.user) {
             return creds.capable_own(cap);
         }
         let Some(made) = at else { return false };
         if made.level <= level(&creds.user) {
             return false;
         }
-        if same(made.parent(), &creds.user) && made.owner == creds.euid {
+        if is_same(made.parent(), &creds.user) && made.owner == creds.euid {
             return true;
         }
         at = made.parent();
@@ -322,7 +356,7 @@ pub fn create(old: &Creds) -> Result<Creds, Errno> {
 /// shares its process or its directories with others. `EPERM`: it lacks `CAP_SYS_ADMIN` in it.
 pub fn join(old: &Creds, ns: &UserRef) -> Result<Creds, Errno> {
     let task = current();
-    if same(ns, &old.user) || task.process.thread_count() > 1 || unshare::shares_fs(&task) {
+    if is_same(ns, &old.user) || task.process.thread_count() > 1 || unshare::shares_fs(&task) {
         return Err(Errno::EINVAL);
     }
     if !old.capable_in(ns, cap::SYS_ADMIN) {
@@ -333,12 +367,12 @@ pub fn join(old: &Creds, ns: &UserRef) -> Result<Creds, Errno> {
 
 /// Whether someone with the credentials `old` has all that `new` have.
 pub fn has_all_of(old: &Creds, new: &Creds) -> bool {
-    if same(&old.user, &new.user) {
+    if is_same(&old.user, &new.user) {
         return new.permitted & !old.permitted == 0;
     }
     let mut at = &new.user;
     while let Some(ns) = at {
-        if same(ns.parent(), &old.user) && ns.owner == old.euid {
+        if is_same(ns.parent(), &old.user) && ns.owner == old.euid {
             return true;
         }
         at = ns.parent();
@@ -348,7 +382,7 @@ pub fn has_all_of(old: &Creds, new: &Creds) -> bool {
 
 /// The running thread gets credentials that [`create`] or [`join`] made. Who may do more than before becomes
 /// undumpable.
-pub fn commit(new: Creds) {
+pub fn commit(new: Arc<Creds>) {
     let task = current();
     if !has_all_of(&task.creds(), &new) {
         if let Some(mm) = current_space() {
@@ -356,7 +390,7 @@ pub fn commit(new: Creds) {
         }
         task.parent_death_signal.store(0, Relaxed);
     }
-    task.set_creds(Arc::new(new));
+    task.set_creds(new);
 }
 
 // The maps as programs write and see them.
@@ -381,7 +415,7 @@ pub fn shown_map(opener: &Opener, ids: Ids, mut add: impl FnMut(Extent)) {
             count: INVALID,
         });
     };
-    if same(outside, &opener.ns) {
+    if is_same(outside, &opener.ns) {
         outside = ns.parent();
     }
     for extent in ns.map(ids).map_or(&[][..], |map| map.extents()) {
@@ -392,16 +426,21 @@ pub fn shown_map(opener: &Opener, ids: Ids, mut add: impl FnMut(Extent)) {
     }
 }
 
+/// The namespace whose map may be written with the file that `opener` opened: from itself or its parent, and
+/// not the initial one. `EPERM`.
+pub fn may_write_map(opener: &Opener) -> Result<&Arc<UserNs>, Errno> {
+    let ns = opener.ns.as_ref().ok_or(Errno::EPERM)?;
+    let from = &opener.creds.user;
+    match is_same(from, &opener.ns) || is_same(from, ns.parent()) {
+        true => Ok(ns),
+        false => Err(Errno::EPERM),
+    }
+}
+
 /// A program has written a map. `EPERM`: it may not, or there is one already. `EINVAL`: it is none.
 /// `ENOMEM`.
 pub fn write_map(opener: &Opener, ids: Ids, text: &[u8]) -> Result<(), Errno> {
-    let Some(ns) = &opener.ns else {
-        return Err(Errno::EPERM);
-    };
-    let from = &opener.creds.user;
-    if !same(from, &opener.ns) && !same(from, ns.parent()) {
-        return Err(Errno::EPERM);
-    }
+    let ns = may_write_map(opener)?;
     let _writing = ns.writing.lock();
     if ns.map(ids).is_some()
         || ids != Ids::Projects && !file_capable(opener, &opener.ns, cap::SYS_ADMIN)
@@ -436,7 +475,7 @@ fn may_map(opener: &Opener, ns: &UserNs, ids: Ids, extents: &[Extent]) -> bool {
     };
     // Programs in it could give the parent's root's files capabilities for the parent.
     let maps_root = ids == Ids::Users && extents.iter().any(|extent| extent.lower == 0);
-    let may_map_root = || match same(&opener.creds.user, &opener.ns) {
+    let may_map_root = || match is_same(&opener.creds.user, &opener.ns) {
         true => ns.maker_had_setfcap,
         false => file_capable(opener, ns.parent(), cap::SETFCAP),
     };

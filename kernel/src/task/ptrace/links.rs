@@ -4,6 +4,7 @@ use super::{Event, Options};
 use crate::mm::reserve::room_behind;
 use crate::signal::{self, Besides, SIGCHLD, SIGKILL, SIGSTOP, SigInfo};
 use crate::sync::SpinGuard;
+use crate::task::ns::user;
 use crate::task::access::{self, By};
 use crate::task::creds::cap;
 use crate::task::fork::CloneFlags;
@@ -118,7 +119,7 @@ pub fn traceme() -> Result<(), Errno> {
     let mine = me.creds();
     let privileged = theirs.capable_in(&mine.user, cap::SYS_PTRACE);
     // A tracer may do whatever its tracee may.
-    let may = user::same(&mine.user, &theirs.user) && mine.permitted & !theirs.permitted == 0;
+    let may = user::is_same(&mine.user, &theirs.user) && mine.permitted & !theirs.permitted == 0;
     if !privileged && !may {
         return Err(Errno::EPERM);
     }

@@ -7,6 +7,7 @@ use crate::sched::{self, TaskState, entity::with_current_context};
 use crate::signal::{
     self, ActionFlags, Besides, IGNORE, SIGCHLD, SIGTRAP, SigInfo, info::code, stop as job_control,
 };
+use crate::task::ns::user::uid_shown;
 use crate::task::{CurrentTask, Task, Usage, current};
 use alloc::sync::Arc;
 use core::hint::black_box;
