@@ -50,14 +50,20 @@ fn no_maps() {
 
 #[test]
 fn at_most_340() {
-    let lines = |n: u32| (0..n).map(|i| format!("{} {} 1\n", 2 * i, 3 * i)).collect::<String>();
+    let lines = |n: u32| {
+        (0..n)
+            .map(|i| format!("{} {} 1\n", 2 * i, 3 * i))
+            .collect::<String>()
+    };
     assert_eq!(of(&lines(340)).unwrap().len(), 340);
     assert_eq!(of(&lines(341)), Err(Error::Malformed));
 }
 
 #[test]
 fn ranges() {
-    let map = IdMap::new(vec![e(10, 1000, 5), e(15, 2000, 5)], |id, _| Some(id)).unwrap().unwrap();
+    let map = IdMap::new(vec![e(10, 1000, 5), e(15, 2000, 5)], |id, _| Some(id))
+        .unwrap()
+        .unwrap();
     assert_eq!(map.down(10, 5), Some(1000));
     assert_eq!(map.down(12, 3), Some(1002));
     assert_eq!(map.down(12, 4), None);

@@ -153,7 +153,8 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
     if !perm::owner_or_capable(inode, &creds) {
         return Err(Errno::EPERM);
     }
-    let drop_group = which == Which::Access && !creds.in_group(inode.gid()) && !perm::capable(&creds, inode, cap::FSETID);
+    let drop_group =
+        which == Which::Access && !creds.in_group(inode.gid()) && !perm::capable(&creds, inode, cap::FSETID);
     put(inode, still, which, kept, |old| {
         let new = mode.map_or(old, |bits| old & !0o777 | bits);
         if drop_group { new & !0o2000 } else { new }

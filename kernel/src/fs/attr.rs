@@ -128,9 +128,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
         let mode = inode.mode();
         let may_keep = perm::capable(&creds, inode, cap::FSETID);
         let mut new = mode & !0o4000;
-        if mode & 0o010 != 0
-            || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !may_keep)
-        {
+        if mode & 0o010 != 0 || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !may_keep) {
             new &= !0o2000;
         }
         inode.set_mode(new);

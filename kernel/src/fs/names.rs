@@ -61,7 +61,10 @@ pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Shared<Inod
         gid = parent.gid();
         if new.kind == FileType::Directory {
             mode |= 0o2000;
-        } else if mode & 0o2010 == 0o2010 && !creds.in_group(gid) && !perm::capable(creds, parent, cap::FSETID) {
+        } else if mode & 0o2010 == 0o2010
+            && !creds.in_group(gid)
+            && !perm::capable(creds, parent, cap::FSETID)
+        {
             mode &= !0o2000;
         }
     }

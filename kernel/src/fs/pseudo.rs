@@ -73,6 +73,8 @@ pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
 pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
 /// Opens a file that has operations of its own.
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
+/// Whether a mode allows the running thread what bits of a digit say. Usually [`root_digit`].
+pub type Rights = fn(u32, u32) -> bool;
 /// Finds a directory of another file system.
 pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
 /// Returns where a link leads.
@@ -88,9 +90,8 @@ pub enum Node {
     File(u32, Show, Option<Store>),
     /// A file with operations of its own: mode, kind, device number, how to open it.
     Special(u32, FileType, Dev, Open),
-    /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
-    /// effect.
-    Strict(u32, Open),
+    /// A file with operations of its own, and what its mode means; capabilities have no effect in addition.
+    Strict(u32, Rights, Open),
     /// A symbolic link.
     Link(Follow),
     /// A directory.
@@ -235,7 +236,7 @@ impl Node {
         let mode = match &self {
             Self::File(mode, ..)
             | Self::Special(mode, ..)
-            | Self::Strict(mode, _)
+            | Self::Strict(mode, ..)
             | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
             Self::Same(_) => 0,
@@ -329,10 +330,10 @@ impl InodeOps for Ops {
         }
     }
     fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
-        let Node::Strict(mode, _) = &self.0 else {
+        let Node::Strict(mode, rights, _) = &self.0 else {
             return None;
         };
-        Some(if root_digit(*mode, mask) {
+        Some(if rights(*mode, mask) {
             Ok(())
         } else {
             Err(Errno::EACCES)
@@ -347,7 +348,7 @@ impl InodeOps for Ops {
     fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
-            Node::Special(_, _, _, open) | Node::Strict(_, open) => Some(open(flags)?),
+            Node::Special(_, _, _, open) | Node::Strict(_, _, open) => Some(open(flags)?),
             _ => None,
         })
     }

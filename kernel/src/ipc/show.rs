@@ -54,7 +54,15 @@ pub fn sem<W: Write>(out: &mut W) -> Result<(), Errno> {
             writeln!(
                 out,
                 "{:10} {id:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}",
-                p.key, p.mode, s.count, uid_shown(p.uid), gid_shown(p.gid), uid_shown(p.cuid), gid_shown(p.cgid), s.otime, s.ctime
+                p.key,
+                p.mode,
+                s.count,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
+                s.otime,
+                s.ctime
             )
         });
     });

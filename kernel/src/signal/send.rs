@@ -12,9 +12,9 @@ use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
 use crate::task::ns::user;
 use crate::task::user::QueuedSignals;
-use core::sync::atomic::Ordering::Relaxed;
 use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 

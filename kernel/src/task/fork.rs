@@ -326,7 +326,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         mm,
         files,
         fs,
-        namespaces: parent.namespaces(),
+        namespaces: Task::namespaces(&parent),
         comm: parent.comm(),
         signals,
         exit_signal: 0,

@@ -50,10 +50,7 @@ fn node(subject: &Subject, what: What) -> Node {
             ns: task.creds().user.clone(),
         });
         let writes = flags & abi::O_ACCMODE != abi::O_RDONLY;
-        if matches!(what, What::SetGroups)
-            && writes
-            && !opener.creds.capable_in(&opener.ns, cap::SYS_ADMIN)
-        {
+        if matches!(what, What::SetGroups) && writes && !opener.creds.capable_in(&opener.ns, cap::SYS_ADMIN) {
             return Err(Errno::EACCES);
         }
         let of = opener.clone();
@@ -75,11 +72,7 @@ fn show(opener: &Opener, what: What, out: &mut Text) -> Result<(), Errno> {
     };
     user::shown_map(opener, ids, |extent| {
         // A lack of memory is told when the text is complete.
-        let _ = writeln!(
-            out,
-            "{:10} {:10} {:10}",
-            extent.first, extent.lower, extent.count
-        );
+        let _ = writeln!(out, "{:10} {:10} {:10}", extent.first, extent.lower, extent.count);
     });
     Ok(())
 }

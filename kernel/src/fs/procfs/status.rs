@@ -254,8 +254,22 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     );
     let c = subject.creds();
     let (u, g) = (uid_shown, gid_shown);
-    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", u(c.uid), u(c.euid), u(c.suid), u(c.fsuid));
-    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", g(c.gid), g(c.egid), g(c.sgid), g(c.fsgid));
+    let _ = writeln!(
+        out,
+        "Uid:\t{}\t{}\t{}\t{}",
+        u(c.uid),
+        u(c.euid),
+        u(c.suid),
+        u(c.fsuid)
+    );
+    let _ = writeln!(
+        out,
+        "Gid:\t{}\t{}\t{}\t{}",
+        g(c.gid),
+        g(c.egid),
+        g(c.sgid),
+        g(c.fsgid)
+    );
     let _ = writeln!(
         out,
         "FDSize:\t{}",

@@ -41,8 +41,16 @@ pub fn check_cred(claimed: Cred) -> Result<Cred, Errno> {
 /// Credentials as the running program sees them. Ids that nobody has stay: there is no peer.
 pub fn shown([pid, kuid, kgid]: Cred) -> Cred {
     const NOBODY: u32 = u32::MAX;
-    let uid = if kuid == NOBODY { NOBODY } else { user::uid_shown(kuid) };
-    let gid = if kgid == NOBODY { NOBODY } else { user::gid_shown(kgid) };
+    let uid = if kuid == NOBODY {
+        NOBODY
+    } else {
+        user::uid_shown(kuid)
+    };
+    let gid = if kgid == NOBODY {
+        NOBODY
+    } else {
+        user::gid_shown(kgid)
+    };
     [pid, uid, gid]
 }
 

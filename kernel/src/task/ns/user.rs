@@ -442,9 +442,7 @@ pub fn may_write_map(opener: &Opener) -> Result<&Arc<UserNs>, Errno> {
 pub fn write_map(opener: &Opener, ids: Ids, text: &[u8]) -> Result<(), Errno> {
     let ns = may_write_map(opener)?;
     let _writing = ns.writing.lock();
-    if ns.map(ids).is_some()
-        || ids != Ids::Projects && !file_capable(opener, &opener.ns, cap::SYS_ADMIN)
-    {
+    if ns.map(ids).is_some() || ids != Ids::Projects && !file_capable(opener, &opener.ns, cap::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
     let errno = |error| match error {
