@@ -73,8 +73,8 @@ pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
 pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
 /// Opens a file that has operations of its own.
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
-/// Whether a mode allows the running thread what bits of a digit say. Usually [`root_digit`].
-pub type Rights = fn(u32, u32) -> bool;
+/// Whether the running thread may do what these bits say (read 4, write 2, execute 1).
+pub type Rights = fn(u32) -> bool;
 /// Finds a directory of another file system.
 pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
 /// Returns where a link leads.
@@ -90,8 +90,12 @@ pub enum Node {
     File(u32, Show, Option<Store>),
     /// A file with operations of its own: mode, kind, device number, how to open it.
     Special(u32, FileType, Dev, Open),
-    /// A file with operations of its own, and what its mode means; capabilities have no effect in addition.
-    Strict(u32, Rights, Open),
+    /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
+    /// effect.
+    Strict(u32, Open),
+    /// A file with operations of its own. Who may do what the mode says is decided by a function, not by owner
+    /// and capabilities.
+    Decided(u32, Rights, Open),
     /// A symbolic link.
     Link(Follow),
     /// A directory.
@@ -205,7 +209,7 @@ impl Node {
     /// The kind of file.
     pub fn kind(&self) -> FileType {
         match self {
-            Self::File(..) | Self::Strict(..) => FileType::Regular,
+            Self::File(..) | Self::Strict(..) | Self::Decided(..) => FileType::Regular,
             Self::Special(_, kind, ..) => *kind,
             Self::Link(_) => FileType::Symlink,
             Self::Directory(..) | Self::Same(_) => FileType::Directory,
@@ -236,7 +240,8 @@ impl Node {
         let mode = match &self {
             Self::File(mode, ..)
             | Self::Special(mode, ..)
-            | Self::Strict(mode, ..)
+            | Self::Strict(mode, _)
+            | Self::Decided(mode, ..)
             | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
             Self::Same(_) => 0,
@@ -330,14 +335,12 @@ impl InodeOps for Ops {
         }
     }
     fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
-        let Node::Strict(mode, rights, _) = &self.0 else {
-            return None;
+        let may = match &self.0 {
+            Node::Strict(mode, _) => root_digit(*mode, mask),
+            Node::Decided(_, rights, _) => rights(mask),
+            _ => return None,
         };
-        Some(if rights(*mode, mask) {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        })
+        Some(if may { Ok(()) } else { Err(Errno::EACCES) })
     }
     fn follow(&self, _: &Shared<Inode>) -> Result<Link, Errno> {
         match &self.0 {
@@ -348,7 +351,9 @@ impl InodeOps for Ops {
     fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
-            Node::Special(_, _, _, open) | Node::Strict(_, _, open) => Some(open(flags)?),
+            Node::Special(_, _, _, open) | Node::Strict(_, open) | Node::Decided(_, _, open) => {
+                Some(open(flags)?)
+            }
             _ => None,
         })
     }

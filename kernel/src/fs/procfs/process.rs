@@ -11,7 +11,7 @@ use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
 use crate::task::audit;
 use crate::task::creds::{Creds, cap};
-use crate::task::ns::user::{root_ids, uid_meant, uid_shown};
+use crate::task::ns::user::{root_of, uid_meant, uid_shown};
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -534,7 +534,7 @@ pub fn owner(subject: &Subject) -> (u32, u32) {
     let creds = subject.creds();
     match mm {
         Some(mm) if mm.dumpable() => (creds.euid, creds.egid),
-        Some(mm) => root_ids(&access::owner(&mm)),
+        Some(mm) => root_of(&access::owner(&mm)),
         None => (0, 0),
     }
 }

@@ -87,6 +87,11 @@ pub fn reference(user: &UserRef) -> NsRef {
     }
 }
 
+/// The user, as the running thread sees it, that made the user namespace `ns` (`NS_GET_OWNER_UID`).
+pub fn owner_uid(ns: &NsRef) -> u32 {
+    uid_shown(ns.made::<UserNs>().map_or(0, |ns| ns.owner))
+}
+
 /// How user namespaces are made.
 pub struct Users;
 
@@ -105,10 +110,6 @@ impl UserNs {
     /// The namespace in which it was made.
     pub fn parent(&self) -> &UserRef {
         &self.head.owner
-    }
-    /// The user who made it: the kernel's id.
-    pub fn owner(&self) -> u32 {
-        self.owner
     }
     /// The group of the maker: the kernel's id.
     #[allow(dead_code, reason = "told with the owner")]
@@ -231,7 +232,7 @@ pub fn root_uid(ns: &UserRef) -> Option<u32> {
 }
 
 /// The kernel's ids of user and group 0 in `ns`; where these are not mapped, those of the kernel's root.
-pub fn root_ids(ns: &UserRef) -> (u32, u32) {
+pub fn root_of(ns: &UserRef) -> (u32, u32) {
     match ns {
         None => (0, 0),
         Some(_) => (make_kuid(ns, 0).unwrap_or(0), make_kgid(ns, 0).unwrap_or(0)),

@@ -1,6 +1,7 @@
 //! `/proc/sys`: settings. A table has for each its path, its mode, the kind of its value, and the place of
 //! the value, which lies in the room that uses it. `number` and `text` read and write values; `kernel`, `vm`,
-//! `files`, `net`, `ipc` and `user` have the tables, `abi` what only a processor has.
+//! `files`, `net` and `ipc` have the tables, `abi` what only a processor has, `user` what each user namespace
+//! has.
 //!
 //! A setting that would have no effect in this kernel is missing. The others have the effect that they have
 //! on Linux.
@@ -18,7 +19,7 @@ mod vm;
 use super::TREE;
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, Rights, read_from, root_digit};
+use crate::fs::pseudo::{Node, read_from, root_digit};
 use crate::task::current;
 use alloc::format;
 use alloc::sync::Arc;
@@ -60,8 +61,6 @@ pub struct Setting {
     mode: u32,
     /// The capability that writing needs, in addition to the mode.
     privilege: Option<u32>,
-    /// Whether the mode allows something to the running thread.
-    rights: Rights,
     kind: Kind,
 }
 
@@ -71,12 +70,8 @@ impl Setting {
             path,
             mode,
             privilege: None,
-            rights: root_digit,
             kind,
         }
-    }
-    const fn with_rights(self, rights: Rights) -> Self {
-        Self { rights, ..self }
     }
     const fn with_privilege(self, capability: u32) -> Self {
         Self {
@@ -107,11 +102,9 @@ struct SettingFile(&'static Setting);
 
 impl FileOps for SettingFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let Setting {
-            mode, rights, kind, ..
-        } = self.0;
+        let Setting { mode, kind, .. } = self.0;
         read_from(file, pos, |pos| {
-            if !rights(*mode, 4) {
+            if !root_digit(*mode, 4) {
                 return Err(Errno::EPERM);
             }
             let room = dst.remaining();
@@ -136,10 +129,9 @@ impl FileOps for SettingFile {
             mode,
             kind,
             privilege,
-            rights,
             ..
         } = self.0;
-        if !rights(*mode, 2) {
+        if !root_digit(*mode, 2) {
             return Err(Errno::EPERM);
         }
         let len = src.remaining();
@@ -174,7 +166,7 @@ fn register(settings: &'static [Setting]) {
             let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting));
             Ok(ops)
         });
-        let node = Node::Strict(setting.mode, setting.rights, open);
+        let node = Node::Strict(setting.mode, open);
         TREE.add(&format!("sys/{}", setting.path), node);
     }
 }
@@ -187,10 +179,10 @@ pub fn init() {
         files::SETTINGS,
         net::SETTINGS,
         ipc::SETTINGS,
-        user::SETTINGS,
     ];
     for table in tables {
         register(table);
     }
     abi::init();
+    user::init();
 }

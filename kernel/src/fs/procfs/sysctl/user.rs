@@ -1,42 +1,48 @@
-//! `/proc/sys/user`: how many namespaces each user may make, in the user namespace of whoever reads and writes.
+//! `/proc/sys/user`: how many namespaces each user may make, in the user namespace of whoever opens the file.
 
-use super::number::Hook;
-use super::{Kind, Number, Setting};
+use super::TREE;
+use crate::fs::pseudo::{Node, Text, parse, setting_file};
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::ns::{self, user};
-
-const MAX: i64 = i32::MAX as i64;
+use alloc::format;
+use alloc::sync::Arc;
+use core::fmt::Write;
+use limen_linux_abi::Errno;
 
 /// Who may do anything to resources in a user namespace sets its limits; others read them.
-fn rights(mode: u32, want: u32) -> bool {
-    let may = current().with_creds(|creds| creds.capable_in(&creds.user, cap::SYS_RESOURCE));
-    let bits = if may { mode >> 6 } else { mode & 4 };
-    want & !bits & 7 == 0
+fn rights(want: u32) -> bool {
+    const READ: u32 = 4;
+    const WRITE: u32 = 2;
+    let may = || current().with_creds(|creds| creds.capable_own(cap::SYS_RESOURCE));
+    want & !(READ | WRITE) == 0 && (want & WRITE == 0 || may())
 }
 
-macro_rules! limits {
-    ($($static:ident: $path:literal, $kind:ident;)*) => {
-        $(
-            static $static: Hook = Hook(
-                || current().with_creds(|creds| user::limit(&creds.user, ns::Kind::$kind).into()),
-                |most| current().with_creds(|creds| user::set_limit(&creds.user, ns::Kind::$kind, most as i32)),
-            );
-        )*
-        /// The table.
-        pub static SETTINGS: &[Setting] = &[$(
-            Setting::new($path, 0o644, Kind::Ints(&[Number::new(&$static, 0, MAX)])).with_rights(rights),
-        )*];
+fn limit(kind: ns::Kind) -> Node {
+    let open = move |_| {
+        let ns = current().creds().user.clone();
+        let of = ns.clone();
+        let show = move |out: &mut Text| {
+            // A lack of memory is told when the text is complete.
+            let _ = writeln!(out, "{}", user::limit(&of, kind));
+            Ok(())
+        };
+        let store = move |text: &[u8]| {
+            let most: i32 = parse(text)?;
+            if most < 0 {
+                return Err(Errno::EINVAL);
+            }
+            user::set_limit(&ns, kind, most);
+            Ok(())
+        };
+        Ok(setting_file(Arc::new(show), Some(Arc::new(store))))
     };
+    Node::Decided(0o644, rights, Arc::new(open))
 }
 
-limits! {
-    CGROUP: "user/max_cgroup_namespaces", Cgroup;
-    IPC: "user/max_ipc_namespaces", Ipc;
-    MNT: "user/max_mnt_namespaces", Mnt;
-    NET: "user/max_net_namespaces", Net;
-    PID: "user/max_pid_namespaces", Pid;
-    TIME: "user/max_time_namespaces", Time;
-    USER: "user/max_user_namespaces", User;
-    UTS: "user/max_uts_namespaces", Uts;
+/// Registers the settings.
+pub fn init() {
+    for kind in ns::Kind::ALL {
+        TREE.add(&format!("sys/user/max_{}_namespaces", kind.name()), limit(kind));
+    }
 }
