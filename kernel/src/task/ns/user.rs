@@ -43,8 +43,8 @@ pub struct UserNs {
     /// Its owner is its parent.
     head: Head,
     level: u32,
+    /// The user who made it: the kernel's id.
     owner: u32,
-    group: u32,
     /// Whether its maker had `CAP_SETFCAP`: then it may map its parent's root itself.
     maker_had_setfcap: bool,
     maps: [Once<IdMap>; 3],
@@ -52,8 +52,6 @@ pub struct UserNs {
     setgroups: AtomicBool,
     /// Held while a map is written, or `setgroups`.
     writing: Mutex<()>,
-    /// It counts as one of its maker's.
-    counted: Counted,
     limits: [AtomicI32; KINDS],
 }
 
@@ -110,11 +108,6 @@ impl UserNs {
     /// The namespace in which it was made.
     pub fn parent(&self) -> &UserRef {
         &self.head.owner
-    }
-    /// The group of the maker: the kernel's id.
-    #[allow(dead_code, reason = "told with the owner")]
-    pub fn group(&self) -> u32 {
-        self.group
     }
     fn map(&self, ids: Ids) -> Option<&IdMap> {
         self.maps[ids as usize].get()
@@ -334,20 +327,18 @@ pub fn create(old: &Creds) -> Result<Creds, Errno> {
     if level(parent) > DEEPEST {
         return Err(Errno::ENOSPC);
     }
-    let counted = Counted::of(parent, old.euid, Kind::User)?;
+    let head = Head::new(Kind::User, parent.clone())?;
     if crate::fs::mount::is_chrooted() || !maps_both(parent, old.euid, old.egid) {
         return Err(Errno::EPERM);
     }
     let ns = UserNs {
-        head: Head::new(parent.clone())?,
+        head,
         level: level(parent) + 1,
         owner: old.euid,
-        group: old.egid,
         maker_had_setfcap: old.capable_own(cap::SETFCAP),
         maps: [const { Once::new() }; 3],
         setgroups: AtomicBool::new(lets_setgroups(parent)),
         writing: Mutex::new(()),
-        counted,
         limits: [const { AtomicI32::new(i32::MAX) }; KINDS],
     };
     Ok(enter(old, Some(Arc::new(ns))))
@@ -594,7 +585,7 @@ impl Made {
     }
     /// The account on which this one's namespace itself counts.
     fn above(&self) -> Option<&Arc<Self>> {
-        self.ns.as_ref().map(|ns| &ns.counted.of)
+        self.ns.as_ref().map(|ns| &ns.head.counted.of)
     }
 }
 
@@ -625,11 +616,7 @@ impl Counted {
     /// Counts a new namespace of `kind` that `owner` owns and the running thread makes. `ENOSPC`: there are as
     /// many as allowed. `ENOMEM`.
     pub fn new(owner: &UserRef, kind: Kind) -> Result<Self, Errno> {
-        Self::of(owner, current().with_creds(|creds| creds.euid), kind)
-    }
-
-    fn of(owner: &UserRef, uid: u32, kind: Kind) -> Result<Self, Errno> {
-        let of = Made::of(owner, uid)?;
+        let of = Made::of(owner, current().with_creds(|creds| creds.euid))?;
         let mut next = Some(&of);
         while let Some(made) = next {
             let most = limit(&made.ns, kind);
