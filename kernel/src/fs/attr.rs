@@ -123,10 +123,10 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
             return Err(Errno::EPERM);
         }
     }
+    let may_keep = perm::capable(&creds, inode, cap::FSETID);
     inode.set_owner(new_uid, new_gid);
     if inode.kind != FileType::Directory && (uid != u32::MAX || gid != u32::MAX) {
         let mode = inode.mode();
-        let may_keep = perm::capable(&creds, inode, cap::FSETID);
         let mut new = mode & !0o4000;
         if mode & 0o010 != 0 || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !may_keep) {
             new &= !0o2000;

@@ -201,7 +201,7 @@ pub fn drop_privilege_bits(inode: &Inode) {
 #[cold]
 #[inline(never)]
 fn drop_set_bits(inode: &Inode) {
-    if capable(&crate::task::current().creds(), inode, cap::FSETID) {
+    if crate::task::current().creds().capable(cap::FSETID) {
         return;
     }
     let dropped = |mode: u32| match mode & 0o2010 {

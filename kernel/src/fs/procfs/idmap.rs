@@ -116,7 +116,7 @@ impl IdFile {
 /// Whether `text` is "allow", not "deny". `EINVAL`: it is neither.
 fn is_allow(text: &[u8]) -> Result<bool, Errno> {
     let text = text.split(|&b| b == 0).next().unwrap_or(text);
-    match text.trim_ascii() {
+    match text.trim_ascii_end() {
         b"allow" => Ok(true),
         b"deny" => Ok(false),
         _ => Err(Errno::EINVAL),
