@@ -100,8 +100,8 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `chown` to the kernel's ids. `u32::MAX` leaves the user or the group unchanged. `EOVERFLOW`: the file system
-/// cannot have that owner.
+/// `chown` to the kernel's ids. `u32::MAX` leaves the user or the group unchanged. `EOVERFLOW`: the file
+/// system cannot have that owner.
 pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let inode = &path.dentry.inode;
     let creds = crate::task::current().creds();

@@ -142,8 +142,8 @@ pub fn is_within(inner: &UserRef, outer: &UserRef) -> bool {
     }
 }
 
-/// [`Creds::capable_in`] for a namespace that is not their own: whoever made a namespace, or one above it, has
-/// every capability in it, and who has one in a namespace has it in those below.
+/// [`Creds::capable_in`] for any namespace: whoever made a namespace, or one above it, has every capability in
+/// it, and who has one in a namespace has it in those below.
 #[cold]
 #[inline(never)]
 pub fn has_cap(creds: &Creds, ns: &UserRef, cap: u32) -> bool {
@@ -605,16 +605,16 @@ impl Drop for Made {
     }
 }
 
-/// A namespace counts as one of the user who made it, and of whoever made the user namespaces around. Dropping
-/// it ends that.
+/// A namespace counts as one of the user who made it, and of whoever made the user namespaces around.
+/// Dropping this ends that.
 pub struct Counted {
     of: Arc<Made>,
     kind: Kind,
 }
 
 impl Counted {
-    /// Counts a new namespace of `kind` that `owner` owns and the running thread makes. `ENOSPC`: there are as
-    /// many as allowed. `ENOMEM`.
+    /// Counts a new namespace of `kind` that `owner` owns and the running thread makes. `ENOSPC`: there are
+    /// as many as allowed. `ENOMEM`.
     pub fn new(owner: &UserRef, kind: Kind) -> Result<Self, Errno> {
         let of = Made::of(owner, current().with_creds(|creds| creds.euid))?;
         let mut next = Some(&of);
