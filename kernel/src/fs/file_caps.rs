@@ -1,5 +1,5 @@
-//! `security.capability`: the capabilities of a program, as its attribute says them. A user namespace's root can
-//! give some that count in that namespace and those below it: the attribute then has the id of that root
+//! `security.capability`: the capabilities of a program, as its attribute says them. A user namespace's root
+//! can give some that count in that namespace and those below it: the attribute then has the id of that root
 //! (version 3 of its layout). Programs see and write it as their own namespace has it.
 
 use crate::fs::inode::Inode;
@@ -44,8 +44,8 @@ fn with_root(bytes: &[u8], id: Option<u32>) -> Result<Vec<u8>, Errno> {
     Ok(new)
 }
 
-/// What is kept of an attribute that the running thread sets, which has `CAP_SETFCAP` for the file. `EINVAL`: it
-/// is none, or names a root that is not mapped.
+/// What is kept of an attribute that the running thread sets, which has `CAP_SETFCAP` for the file. `EINVAL`:
+/// it is none, or names a root that is not mapped.
 pub fn kept(inode: &Inode, bytes: Vec<u8>) -> Result<Vec<u8>, Errno> {
     let (version, id) = read(&bytes).ok_or(Errno::EINVAL)?;
     let creds = current().creds();

@@ -93,8 +93,8 @@ pub enum Node {
     /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
     /// effect.
     Strict(u32, Open),
-    /// A file with operations of its own. Who may do what the mode says is decided by a function, not by owner
-    /// and capabilities.
+    /// A file with operations of its own. Who may do what the mode says is decided by a function, not by
+    /// owner and capabilities.
     Decided(u32, Rights, Open),
     /// A symbolic link.
     Link(Follow),

@@ -1,5 +1,5 @@
-//! `/proc/<pid>/uid_map`, `gid_map`, `projid_map` and `setgroups`: the ids of the task's user namespace, as they
-//! are seen from the namespace of whoever opened the file.
+//! `/proc/<pid>/uid_map`, `gid_map`, `projid_map` and `setgroups`: the ids of the task's user namespace, as
+//! they are seen from the namespace of whoever opened the file.
 
 use super::process::Subject;
 use crate::fs::file::{File, FileOps};

@@ -17,9 +17,9 @@ pub(in crate::net) fn sender_cred() -> Cred {
     [task.tgid() as u32, creds.uid, creds.gid]
 }
 
-/// What the kernel has for `claimed`, if the running process may send that as its credentials. `EINVAL`: an id
-/// is not mapped in its user namespace. `EPERM` unless the ids are its own or
-/// it has the capabilities to change to others. `ESRCH`: there is no such process.
+/// What the kernel has for `claimed`, if the running process may send that as its credentials. `EINVAL`: an
+/// id is not mapped in its user namespace. `EPERM` unless the ids are its own or it has the capabilities to
+/// change to others. `ESRCH`: there is no such process.
 pub fn check_cred(claimed: Cred) -> Result<Cred, Errno> {
     let [pid, uid, gid] = claimed;
     let task = current();

@@ -142,8 +142,8 @@ pub fn is_within(inner: &UserRef, outer: &UserRef) -> bool {
     }
 }
 
-/// [`Creds::capable_in`] for any namespace: whoever made a namespace, or one above it, has every capability in
-/// it, and who has one in a namespace has it in those below.
+/// [`Creds::capable_in`] for any namespace: whoever made a namespace, or one above it, has every capability
+/// in it, and who has one in a namespace has it in those below.
 #[cold]
 #[inline(never)]
 pub fn has_cap(creds: &Creds, ns: &UserRef, cap: u32) -> bool {
