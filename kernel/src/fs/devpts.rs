@@ -8,6 +8,7 @@ use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
 use crate::sync::{Once, SpinLock};
+use crate::task::ns::user;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -69,8 +70,8 @@ fn options(data: &str) -> Result<(), Errno> {
         match key {
             "mode" => MODE.store(octal()?, Relaxed),
             "ptmxmode" => PTMX_MODE.store(octal()?, Relaxed),
-            "uid" => UID.store(decimal()?, Relaxed),
-            "gid" => GID.store(decimal()?, Relaxed),
+            "uid" => UID.store(user::uid_meant(decimal()?)?, Relaxed),
+            "gid" => GID.store(user::gid_meant(decimal()?)?, Relaxed),
             // Accepted and ignored: there is one instance, and no limit is near.
             "newinstance" | "max" => {}
             _ => return Err(Errno::EINVAL),

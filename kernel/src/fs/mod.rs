@@ -27,6 +27,7 @@ pub mod fasync;
 pub mod fcntl;
 pub mod fdtable;
 pub mod file;
+mod file_caps;
 pub mod initramfs;
 pub mod inode;
 pub mod inotify;

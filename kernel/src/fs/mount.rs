@@ -291,6 +291,14 @@ pub fn initial_root() -> Path {
     ROOT.get().expect("fs::init has run").clone()
 }
 
+/// Whether the running thread sees another root than its mount namespace has: then a new user namespace must
+/// not let it out.
+pub fn is_chrooted() -> bool {
+    let mut root = initial_root();
+    root.cross_mounts();
+    crate::fs::context::current_root() != root
+}
+
 /// `EPERM` unless the running task may mount and unmount.
 pub fn may_mount() -> Result<(), Errno> {
     if crate::task::current().creds().capable(cap::SYS_ADMIN) {

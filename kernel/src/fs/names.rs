@@ -55,12 +55,16 @@ pub struct New<'a> {
 /// creator.
 pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Shared<Inode>, Errno> {
     let parent = &dir.dentry.inode;
+    perm::may_have(parent, creds.fsuid, creds.fsgid)?;
     let (mut gid, mut mode) = (creds.fsgid, new.mode & 0o7777);
     if parent.mode() & 0o2000 != 0 {
         gid = parent.gid();
         if new.kind == FileType::Directory {
             mode |= 0o2000;
-        } else if mode & 0o2010 == 0o2010 && !creds.in_group(gid) && !creds.capable(cap::FSETID) {
+        } else if mode & 0o2010 == 0o2010
+            && !creds.in_group(gid)
+            && !perm::capable(creds, parent, cap::FSETID)
+        {
             mode &= !0o2000;
         }
     }

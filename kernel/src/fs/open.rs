@@ -198,7 +198,9 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
         {
             return Err(Errno::EOVERFLOW);
         }
-        FileType::CharDevice | FileType::BlockDevice if path.mnt.flags() & MS_NODEV != 0 => {
+        FileType::CharDevice | FileType::BlockDevice
+            if path.mnt.flags() & MS_NODEV != 0 || inode.sb.owner().is_some() =>
+        {
             return Err(Errno::EACCES);
         }
         _ => {}

@@ -73,6 +73,8 @@ pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
 pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
 /// Opens a file that has operations of its own.
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
+/// Whether the running thread may do what these bits say (read 4, write 2, execute 1).
+pub type Rights = fn(u32) -> bool;
 /// Finds a directory of another file system.
 pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
 /// Gives user and group that are root's.
@@ -93,6 +95,9 @@ pub enum Node {
     /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
     /// effect.
     Strict(u32, Root, Open),
+    /// A file with operations of its own. Who may do what the mode says is decided by a function, not by
+    /// owner and capabilities.
+    Decided(u32, Rights, Open),
     /// A symbolic link.
     Link(Follow),
     /// A directory.
@@ -206,7 +211,7 @@ impl Node {
     /// The kind of file.
     pub fn kind(&self) -> FileType {
         match self {
-            Self::File(..) | Self::Strict(..) => FileType::Regular,
+            Self::File(..) | Self::Strict(..) | Self::Decided(..) => FileType::Regular,
             Self::Special(_, kind, ..) => *kind,
             Self::Link(_) => FileType::Symlink,
             Self::Directory(..) | Self::Same(_) => FileType::Directory,
@@ -238,6 +243,7 @@ impl Node {
             Self::File(mode, ..)
             | Self::Special(mode, ..)
             | Self::Strict(mode, ..)
+            | Self::Decided(mode, ..)
             | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
             Self::Same(_) => 0,
@@ -332,14 +338,12 @@ impl InodeOps for Ops {
         }
     }
     fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
-        let Node::Strict(mode, root, _) = &self.0 else {
-            return None;
+        let may = match &self.0 {
+            Node::Strict(mode, root, _) => digit(*mode, mask, root()),
+            Node::Decided(_, rights, _) => rights(mask),
+            _ => return None,
         };
-        Some(if digit(*mode, mask, root()) {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        })
+        Some(if may { Ok(()) } else { Err(Errno::EACCES) })
     }
     fn follow(&self, _: &Shared<Inode>) -> Result<Link, Errno> {
         match &self.0 {
@@ -350,7 +354,9 @@ impl InodeOps for Ops {
     fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
-            Node::Special(_, _, _, open) | Node::Strict(_, _, open) => Some(open(flags)?),
+            Node::Special(_, _, _, open) | Node::Strict(_, _, open) | Node::Decided(_, _, open) => {
+                Some(open(flags)?)
+            }
             _ => None,
         })
     }

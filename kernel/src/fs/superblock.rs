@@ -4,7 +4,9 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::inotify::MadeUp;
 use crate::rcu::Shared;
+use crate::sync::Once;
 use crate::sync::{Mutex, SpinLock};
+use crate::task::ns::user::UserRef;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -109,6 +111,8 @@ pub struct SuperBlock {
     pub persistent: bool,
     /// Made-up inodes that are watched.
     pub watched: MadeUp,
+    /// See [`Self::owner`].
+    owner: Once<UserRef>,
     next_ino: AtomicU64,
 }
 
@@ -128,8 +132,20 @@ impl SuperBlock {
             nameless: AtomicU32::new(0),
             persistent,
             watched: MadeUp::new(),
+            owner: Once::new(),
             next_ino: AtomicU64::new(2),
         })
+    }
+    /// The user namespace in which it was mounted: it has no files of others, and its devices and privileged
+    /// programs are not believed elsewhere.
+    #[inline]
+    pub fn owner(&self) -> &UserRef {
+        self.owner.get().unwrap_or(&None)
+    }
+    /// Sets [`Self::owner`], before anyone can find it.
+    pub fn set_owner(&self, owner: UserRef) {
+        // It is set once.
+        drop(self.owner.set(owner));
     }
     /// A new inode number. The root has 1.
     pub fn next_ino(&self) -> u64 {

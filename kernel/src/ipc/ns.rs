@@ -164,7 +164,7 @@ impl Room for Maker {
             queues: Arc::new(mqueue::Table::new()),
             maker: (next.creds.fsuid, next.creds.fsgid),
             files: Once::new(),
-            head: Head::new(owner)?,
+            head: Head::new(Kind::Ipc, owner)?,
         };
         next.set.put(Kind::Ipc, Some(Arc::new(new)));
         Ok(())

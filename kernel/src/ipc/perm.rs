@@ -1,7 +1,7 @@
 //! Who may do what with an object.
 
 use crate::task::creds::{Creds, cap};
-use crate::task::ns::UserRef;
+use crate::task::ns::user::{self, UserRef};
 use limen_linux_abi::Errno;
 use limen_linux_abi::abi::ipc;
 
@@ -88,13 +88,9 @@ impl Perm {
         }
     }
 
-    /// `IPC_SET`. `EINVAL`: an id that no user has.
+    /// `IPC_SET`. `EINVAL`: an id that no user of the caller's namespace has.
     pub fn set(&mut self, new: &Permissions) -> Result<(), Errno> {
-        if new.uid == u32::MAX || new.gid == u32::MAX {
-            return Err(Errno::EINVAL);
-        }
-        self.uid = new.uid;
-        self.gid = new.gid;
+        (self.uid, self.gid) = (user::uid_meant(new.uid)?, user::gid_meant(new.gid)?);
         self.mode = self.mode & !0o777 | new.mode & 0o777;
         Ok(())
     }
@@ -103,10 +99,10 @@ impl Perm {
     pub fn shown(&self, id: i32) -> Permissions {
         Permissions {
             key: self.key,
-            uid: self.uid,
-            gid: self.gid,
-            cuid: self.cuid,
-            cgid: self.cgid,
+            uid: user::uid_shown(self.uid),
+            gid: user::gid_shown(self.gid),
+            cuid: user::uid_shown(self.cuid),
+            cgid: user::gid_shown(self.cgid),
             mode: self.mode,
             seq: id as u32 >> super::ids::INDEX_BITS,
         }

@@ -1,6 +1,7 @@
 //! The text of `/proc/sysvipc/shm`, `sem` and `msg`. All objects of the namespace are shown, whoever looks.
 
 use super::ns::Own;
+use crate::task::ns::user::{gid_shown, uid_shown};
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
@@ -28,10 +29,10 @@ pub fn shm<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
                 s.cpid,
                 s.lpid,
                 s.attached,
-                p.uid,
-                p.gid,
-                p.cuid,
-                p.cgid,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
                 s.atime,
                 s.dtime,
                 s.ctime,
@@ -54,7 +55,15 @@ pub fn sem<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
             writeln!(
                 out,
                 "{:10} {id:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}",
-                p.key, p.mode, s.count, p.uid, p.gid, p.cuid, p.cgid, s.otime, s.ctime
+                p.key,
+                p.mode,
+                s.count,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
+                s.otime,
+                s.ctime
             )
         });
     });
@@ -80,10 +89,10 @@ pub fn msg<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
                 m.count,
                 m.lspid,
                 m.lrpid,
-                p.uid,
-                p.gid,
-                p.cuid,
-                p.cgid,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
                 m.stime,
                 m.rtime,
                 m.ctime

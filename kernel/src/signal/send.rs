@@ -11,9 +11,11 @@ use super::{
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
+use crate::task::ns::user;
 use crate::task::user::QueuedSignals;
 use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
@@ -251,6 +253,11 @@ pub(super) fn send(
         // Not even the first process of the namespace ignores these.
         how = How::Forced;
     }
+    // All threads of a process are in the same user namespace.
+    let info = match process.has_user_ns.load(Relaxed) && info.has_uid() {
+        false => info,
+        true => info.with_uid(user::from_kuid_munged(&process.leaders_creds().user, info.uid())),
+    };
     let mut shared = process.signals.lock();
     if matches!(target, Target::Member) {
         keep_for_new(process, &shared, sig);

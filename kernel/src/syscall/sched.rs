@@ -6,7 +6,8 @@ use crate::mm::reserve::room;
 use crate::mm::user::{UserPtr, Word, read_bytes, write_bytes};
 use crate::sched::{self, CpuSet, Policy, online, policy};
 use crate::sync::MAX_CPUS;
-use crate::task::creds::cap;
+use crate::task::creds::{Creds, cap};
+use crate::task::ns::user;
 use crate::task::pid::{self, find_task_here};
 use crate::task::rlimit::which::{NICE, RTPRIO};
 use crate::task::{Task, all_processes, current};
@@ -48,7 +49,11 @@ fn seen<R>(pid: i32, look: impl FnOnce(&Task) -> R) -> Result<R, Errno> {
 fn may_change(task: &Task) -> bool {
     let me = current().creds();
     let other = task.creds();
-    me.euid == other.euid || me.euid == other.uid || me.capable(cap::SYS_NICE)
+    has_same_owner(&me, &other) || me.capable_in(&other.user, cap::SYS_NICE)
+}
+
+fn has_same_owner(me: &Creds, other: &Creds) -> bool {
+    me.euid == other.euid || me.euid == other.uid
 }
 
 /// Sets policy and parameters under Linux's rules for permissions. `None` keeps the policy.
@@ -68,7 +73,7 @@ fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>
         .filter(|_| matches!(new_policy, Policy::Normal | Policy::Batch))
         .unwrap_or(task.sched.nice());
     if !current().creds().capable(cap::SYS_NICE) {
-        if !may_change(task) {
+        if !has_same_owner(&current().creds(), &task.creds()) {
             return Err(Errno::EPERM);
         }
         let limit = task.process.limits.soft(RTPRIO);
@@ -137,7 +142,11 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
             }
         }
         PRIO_USER => {
-            let uid = if who == 0 { me.creds().uid } else { who as u32 };
+            let uid = if who == 0 {
+                me.creds().uid
+            } else {
+                user::uid_meant(who as u32).map_err(|_| Errno::ESRCH)?
+            };
             for process in all_processes().filter(|process| process.number_in(me.pid_ns()) != 0) {
                 for thread in process.threads().filter(|t| t.creds().uid == uid) {
                     room(&mut found, 1)?;

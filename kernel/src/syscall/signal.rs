@@ -189,13 +189,15 @@ fn write_action(at: usize, action: &Action) -> Result<(), Errno> {
 }
 
 /// `rt_sigqueueinfo`.
-pub(super) fn queue_info(tgid: i32, sig: i32, info: SigInfo) -> SysResult {
+pub(super) fn queue_info(tgid: i32, sig: i32, mut info: SigInfo) -> SysResult {
+    info.mean_ids();
     check_code(&info, tgid == current().own_tid())?;
     kill_process(&process_with(tgid)?, sig, Some(info)).map(|()| 0)
 }
 
 /// `rt_tgsigqueueinfo`.
-pub(super) fn queue_info_to_thread((tgid, tid): (i32, i32), sig: i32, info: SigInfo) -> SysResult {
+pub(super) fn queue_info_to_thread((tgid, tid): (i32, i32), sig: i32, mut info: SigInfo) -> SysResult {
+    info.mean_ids();
     if tgid <= 0 || tid <= 0 {
         return Err(Errno::EINVAL);
     }

@@ -4,9 +4,10 @@ use super::SysResult;
 use super::socket::{WORD, with};
 use super::time::TimeWord;
 use crate::mm::user::{UserPtr, write_bytes};
-use crate::net::{AF_UNIX, unix::BUFFER};
+use crate::net::{AF_UNIX, unix::BUFFER, unix::peer};
 use crate::task::creds::cap;
 use crate::task::current;
+use crate::task::ns::user::gid_shown;
 use crate::time::NSEC_PER_SEC;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -99,7 +100,7 @@ pub(super) fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usiz
                         return Err(Errno::ERANGE);
                     }
                     for (n, gid) in groups.iter().enumerate() {
-                        UserPtr::<u32>::new(value).add(n).write(*gid)?;
+                        UserPtr::<u32>::new(value).add(n).write(gid_shown(*gid))?;
                     }
                     return Ok(0);
                 }

@@ -9,6 +9,7 @@ use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
 use crate::task::access::By;
 use crate::task::fork::{self, CloneArgs, CloneFlags};
+use crate::task::ns::user::uid_shown;
 use crate::task::rlimit::{self, Limit};
 use crate::task::unshare;
 use crate::task::wait::{self, Report, WaitOptions, Which};
@@ -239,7 +240,7 @@ pub(super) fn write_wait_info(at: usize, union: usize, report: Option<&Report>) 
     let (head, body) = match report {
         Some(r) => (
             [signal::SIGCHLD as i32, 0, r.code],
-            [r.pid, r.uid as i32, r.value],
+            [r.pid, uid_shown(r.uid) as i32, r.value],
         ),
         None => ([0; 3], [0; 3]),
     };
@@ -284,7 +285,7 @@ fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
         && [theirs.egid, theirs.sgid, theirs.gid]
             .iter()
             .all(|&id| id == mine.gid);
-    if same || mine.capable(cap::SYS_RESOURCE) {
+    if same || mine.capable_in(&theirs.user, cap::SYS_RESOURCE) {
         Ok(task.process.clone())
     } else {
         Err(Errno::EPERM)

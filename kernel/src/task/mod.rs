@@ -136,6 +136,7 @@ pub fn rlimit(which: usize) -> u64 {
 pub fn init() {
     crate::mm::oom::set_users(&oom::Processes);
     ns::init();
+    ns::provide(ns::Kind::User, &ns::user::Users);
     // As on Linux: the more CPUs, the higher the largest id.
     let cpus = crate::arch::smp::count() as i32;
     let max = pid::PID_MAX

@@ -209,6 +209,8 @@ pub struct Process {
     pub rseq: crate::rseq::ThreadCounts,
     /// The real user id. Kept for callers that ask after the last thread has ended.
     pub real_uid: AtomicU32,
+    /// Whether its threads are in another user namespace than the initial one. All are in the same.
+    pub has_user_ns: AtomicBool,
     /// The saved user id, likewise.
     pub saved_uid: AtomicU32,
     /// Those whom its threads trace, those included that have ended and not been waited for. Changes under
@@ -279,6 +281,7 @@ impl Process {
             oom_score_adj_min: AtomicI32::new(0),
             rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
+            has_user_ns: AtomicBool::new(false),
             saved_uid: AtomicU32::new(0),
             tracees: SpinLock::new(Vec::new()),
             traces: AtomicBool::new(false),

@@ -47,6 +47,8 @@ bitflags! {
         const DUMPED = 1 << 11;
         /// It has made segments of shared memory.
         const MADE_SEGMENTS = 1 << 12;
+        /// Its credentials are of another user namespace than the initial one.
+        const USER_NS = 1 << 13;
     }
 }
 
@@ -227,6 +229,11 @@ impl Task {
     /// Makes a thread, which nobody knows yet. Not inlined: its parts and the whole are large together.
     #[inline(never)]
     pub fn new(new: NewTask) -> Arc<Self> {
+        let mut flags = new.flags;
+        if new.creds.user.is_some() {
+            flags |= TaskFlags::USER_NS;
+            new.process.has_user_ns.store(true, Ordering::Relaxed);
+        }
         Arc::new(Self {
             info: ThreadInfo::new(),
             context: new.context,
@@ -236,7 +243,7 @@ impl Task {
             own_tid: AtomicI32::new(new.numbers.as_ref().map_or(new.tid, |numbers| numbers.own())),
             first_numbers: new.numbers,
             process: new.process,
-            flags: AtomicU32::new(new.flags.bits()),
+            flags: AtomicU32::new(flags.bits()),
             creds: Shown::new(Some(new.creds)),
             mm: MmSlot::new(new.mm),
             files: OwnSlot::new(new.files),
@@ -379,6 +386,10 @@ impl Task {
     }
     /// Replaces the credentials. Only for the thread itself.
     pub fn set_creds(&self, creds: Arc<Creds>) {
+        if creds.user.is_some() {
+            self.set_flags(TaskFlags::USER_NS);
+            self.process.has_user_ns.store(true, Ordering::Relaxed);
+        }
         self.process.real_uid.store(creds.uid, Ordering::Relaxed);
         self.process.saved_uid.store(creds.suid, Ordering::Relaxed);
         drop(self.creds.replace(Some(creds)));

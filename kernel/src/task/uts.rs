@@ -79,7 +79,7 @@ impl Room for Maker {
             Some(old) => copy(&old.names),
             None => copy(&INITIAL),
         };
-        let head = Head::new(next.user())?;
+        let head = Head::new(Kind::Uts, next.user())?;
         next.set.put(Kind::Uts, Some(Arc::new(UtsNs { head, names })));
         Ok(())
     }

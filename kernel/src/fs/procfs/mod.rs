@@ -3,6 +3,7 @@
 //! files in it.
 
 mod descriptors;
+mod idmap;
 mod memory;
 mod mounts;
 mod pagemap;

@@ -1,6 +1,6 @@
 //! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and which tasks may read them.
 
-use super::{descriptors, memory, mounts, status};
+use super::{descriptors, idmap, memory, mounts, status};
 use crate::fs::inode::{Dev, FileType, Link};
 use crate::fs::mount;
 use crate::fs::nsfs;
@@ -13,6 +13,7 @@ use crate::task::access::{self, By};
 use crate::task::audit;
 use crate::task::creds::{Creds, cap};
 use crate::task::ns::pid::PidRef;
+use crate::task::ns::user::{root_of, uid_meant, uid_shown};
 use crate::task::ns::{self, Kind, NsRef};
 use crate::task::pid::find_task_in;
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
@@ -242,9 +243,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("fdinfo", FileType::Directory, |s| {
         Node::Directory(0o555, Arc::new(descriptors::Fds(s.clone(), true)))
     }),
-    ("gid_map", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "         0          0 4294967295"))
-    }),
+    ("gid_map", FileType::Regular, idmap::groups),
     ("io", FileType::Regular, |s| private(s, status::io)),
     ("limits", FileType::Regular, |s| text(s, status::limits)),
     ("loginuid", FileType::Regular, login),
@@ -273,14 +272,13 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("personality", FileType::Regular, |s| {
         attached(s, status::personality)
     }),
+    ("projid_map", FileType::Regular, idmap::projects),
     ("root", FileType::Symlink, |s| {
         place(s, |s| Some(s.task()?.try_fs()?.root()))
     }),
     ("sched", FileType::Regular, sched),
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
-    ("setgroups", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "allow"))
-    }),
+    ("setgroups", FileType::Regular, idmap::setgroups),
     ("sessionid", FileType::Regular, |s| {
         text(s, |s, out| {
             write!(out, "{}", s.living()?.audit.session()).map_err(|_| Errno::ENOMEM)
@@ -301,9 +299,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("status", FileType::Regular, |s| text(s, status::status)),
     ("syscall", FileType::Regular, |s| attached(s, status::syscall)),
     ("timerslack_ns", FileType::Regular, timer_slack),
-    ("uid_map", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "         0          0 4294967295"))
-    }),
+    ("uid_map", FileType::Regular, idmap::users),
     ("wchan", FileType::Regular, |s| {
         text(s, |s, out| {
             // Nobody is refused, but only those are told that may trace the thread; and nothing is asked of
@@ -394,10 +390,14 @@ fn set_oom_score_adj(subject: &Subject, new: i32, old_way: bool) -> Result<(), E
 
 /// `loginuid`: the user who logged in. A thread sets its own.
 fn login(subject: &Subject) -> Node {
+    /// Nobody has logged in.
+    const NOBODY: u32 = u32::MAX;
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
-            let _ = write!(out, "{}", reader.living()?.audit.login());
+            let login = reader.living()?.audit.login();
+            let shown = if login == NOBODY { login } else { uid_shown(login) };
+            let _ = write!(out, "{shown}");
             Ok(())
         },
         move |text| {
@@ -405,7 +405,11 @@ fn login(subject: &Subject) -> Node {
             if !core::ptr::eq(&*task, &**current()) {
                 return Err(Errno::EPERM);
             }
-            audit::log_in(&task, parse(text)?)
+            let login = match parse(text)? {
+                NOBODY => NOBODY,
+                id => uid_meant(id)?,
+            };
+            audit::log_in(&task, login)
         },
     )
 }
@@ -478,7 +482,8 @@ fn coredump_filter(subject: &Subject) -> Node {
 fn timer_slack(subject: &Subject) -> Node {
     let find = |subject: &Subject| {
         let task = subject.living()?;
-        if !Arc::ptr_eq(&task, &current()) && !current().creds().capable(cap::SYS_NICE) {
+        let may = || current().creds().capable_in(&task.creds().user, cap::SYS_NICE);
+        if !Arc::ptr_eq(&task, &current()) && !may() {
             return Err(Errno::EPERM);
         }
         Ok(task)
@@ -545,7 +550,8 @@ pub fn owner(subject: &Subject) -> (u32, u32) {
     let creds = subject.creds();
     match mm {
         Some(mm) if mm.dumpable() => (creds.euid, creds.egid),
-        _ => (0, 0),
+        Some(mm) => root_of(&access::owner(&mm)),
+        None => (0, 0),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
 use crate::task::current;
 use crate::task::ns::pid::each_down_to;
+use crate::task::ns::user::{gid_shown, uid_shown};
 use crate::task::pid::seen_from;
 use crate::task::process::ExitState;
 use crate::task::{Task, TaskFlags, Usage};
@@ -256,8 +257,23 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
             .map_or(0, |tracer| tracer.number_in(ns))
     );
     let c = subject.creds();
-    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
+    let (u, g) = (uid_shown, gid_shown);
+    let _ = writeln!(
+        out,
+        "Uid:\t{}\t{}\t{}\t{}",
+        u(c.uid),
+        u(c.euid),
+        u(c.suid),
+        u(c.fsuid)
+    );
+    let _ = writeln!(
+        out,
+        "Gid:\t{}\t{}\t{}\t{}",
+        g(c.gid),
+        g(c.egid),
+        g(c.sgid),
+        g(c.fsgid)
+    );
     let _ = writeln!(
         out,
         "FDSize:\t{}",
@@ -265,7 +281,7 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     );
     out.add(b"Groups:\t");
     for group in c.groups.iter() {
-        let _ = write!(out, "{group} ");
+        let _ = write!(out, "{} ", g(*group));
     }
     out.add(b"\n");
     let group = process.group();

@@ -2,6 +2,7 @@
 
 use crate::task::creds::cap;
 use crate::task::ns::pid::{self, Id};
+use crate::task::ns::user;
 use crate::task::{current, pid::find_process_here};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,9 +27,18 @@ impl Cred {
         gid: 0,
     };
 
-    /// `struct ucred` for the running process.
+    /// `struct ucred` as the running program sees it. Ids that nobody has stay: there is no peer.
     pub fn shown(&self) -> [u32; 3] {
-        [self.pid.here() as u32, self.uid, self.gid]
+        const NOBODY: u32 = u32::MAX;
+        let uid = match self.uid {
+            NOBODY => NOBODY,
+            uid => user::uid_shown(uid),
+        };
+        let gid = match self.gid {
+            NOBODY => NOBODY,
+            gid => user::gid_shown(gid),
+        };
+        [self.pid.here() as u32, uid, gid]
     }
 }
 
@@ -49,20 +59,18 @@ pub(in crate::net) fn sender_cred() -> Cred {
     }
 }
 
-/// What the running process sends if it sends `claimed` as its credentials. `EPERM` unless the ids are its own
-/// or it has the capabilities to change to others. `ESRCH`: there is no such process.
+/// What the kernel has for `claimed`, if the running process may send that as its credentials. `EINVAL`: an
+/// id is not mapped in its user namespace. `EPERM` unless the ids are its own or it has the capabilities to
+/// change to others. `ESRCH`: there is no such process.
 pub fn check_cred(claimed: [u32; 3]) -> Result<Cred, Errno> {
     let [pid, uid, gid] = claimed;
     let task = current();
     let creds = task.creds();
-    let nobody = u32::MAX;
-    if uid == nobody || gid == nobody {
-        return Err(Errno::EINVAL);
-    }
+    let (uid, gid) = (user::uid_meant(uid)?, user::gid_meant(gid)?);
     let own_pid = pid == task.process.own_tgid as u32;
     let may = (own_pid || creds.capable_in(pid::owner(task.pid_ns()), cap::SYS_ADMIN))
-        && ([creds.uid, creds.euid, creds.suid].contains(&uid) || creds.capable(cap::SETUID))
-        && ([creds.gid, creds.egid, creds.sgid].contains(&gid) || creds.capable(cap::SETGID));
+        && ([creds.uid, creds.euid, creds.suid].contains(&uid) || creds.capable_own(cap::SETUID))
+        && ([creds.gid, creds.egid, creds.sgid].contains(&gid) || creds.capable_own(cap::SETGID));
     if !may {
         return Err(Errno::EPERM);
     }

@@ -8,6 +8,7 @@ use crate::mm::AddressSpace;
 use crate::mm::copy::zeroed;
 use crate::sched::{TaskState, inspect};
 use crate::signal::{SIGKILL, SigInfo};
+use crate::task::ns::user;
 use crate::task::{CurrentTask, Task, TaskFlags, Usage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -127,8 +128,8 @@ pub(super) fn all(
             flags: set.fold(RANDOMIZE | if dumps { DUMPCORE } else { 0 }, |all, (_, bit)| {
                 all | bit
             }),
-            uid: creds.uid,
-            gid: creds.gid,
+            uid: user::from_kuid_munged(&creds.user, creds.uid),
+            gid: user::from_kgid_munged(&creds.user, creds.gid),
             ids: [
                 process.own_tgid,
                 process.ppid_in(&process.pid_ns),

@@ -25,7 +25,7 @@ pub(super) struct Maker;
 
 impl Room for Maker {
     fn make(&self, next: &mut Next) -> Result<(), Errno> {
-        let new = CgroupNs(Head::new(next.user())?);
+        let new = CgroupNs(Head::new(Kind::Cgroup, next.user())?);
         next.set.put(Kind::Cgroup, Some(Arc::new(new)));
         Ok(())
     }

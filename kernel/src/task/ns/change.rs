@@ -59,7 +59,7 @@ impl Next {
             adjustments::let_go(task);
         }
         if !Arc::ptr_eq(&self.creds, &task.creds()) {
-            task.set_creds(self.creds);
+            super::user::commit(self.creds);
         }
         if let Some(fs) = self.fs {
             drop(task.replace_fs(Some(fs)));

@@ -107,14 +107,19 @@ pub struct Head {
     pub inode: u32,
     /// The user namespace that owns it.
     pub owner: UserRef,
+    /// It counts as one of its maker's.
+    counted: user::Counted,
 }
 
 impl Head {
-    /// Of a new namespace, with a number that no other has. `ENOMEM`, `ENOSPC`.
-    pub fn new(owner: UserRef) -> Result<Self, Errno> {
+    /// Of a new namespace of `kind` that the running thread makes, with a number that no other has. `ENOMEM`;
+    /// `ENOSPC`: its user has made as many as allowed.
+    pub fn new(kind: Kind, owner: UserRef) -> Result<Self, Errno> {
+        let counted = user::Counted::new(&owner, kind)?;
         Ok(Self {
             inode: inode::take()?,
             owner,
+            counted,
         })
     }
 }

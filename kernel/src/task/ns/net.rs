@@ -87,7 +87,7 @@ pub(super) struct Maker;
 impl Room for Maker {
     fn make(&self, next: &mut Next) -> Result<(), Errno> {
         let new = NetNs {
-            head: Head::new(next.user())?,
+            head: Head::new(Kind::Net, next.user())?,
             settings: Settings::new(),
         };
         next.set.put(Kind::Net, Some(Arc::new(new)));

@@ -168,7 +168,7 @@ impl PidNs {
             return Err(Errno::ENOSPC);
         }
         Ok(Arc::new(Self {
-            head: Head::new(owner)?,
+            head: Head::new(Kind::Pid, owner)?,
             parent: parent.clone(),
             level,
             table: IrqSpinLock::new(Table {

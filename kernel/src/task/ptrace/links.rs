@@ -8,6 +8,7 @@ use crate::task::access::{self, By};
 use crate::task::creds::cap;
 use crate::task::fork::CloneFlags;
 use crate::task::ns::pid::Id;
+use crate::task::ns::user;
 use crate::task::process::TREE;
 use crate::task::{CurrentTask, ExitState, Process, Task, TaskFlags, current, exit, pid};
 use alloc::sync::{Arc, Weak};
@@ -62,7 +63,7 @@ pub fn attach(task: &Arc<Task>, options: Options) -> Result<(), Errno> {
     // A program that gains rights is either begun without a tracer, or does not gain them.
     let begins = task.process.begins.lock_interruptible()?;
     access::look(task, By::Real, |_| ())?;
-    let privileged = me.creds().capable(cap::SYS_PTRACE);
+    let privileged = me.creds().capable_in(&task.creds().user, cap::SYS_PTRACE);
     let was_stopped = {
         let (_tree, mut list) = lock_with_room(&me.process)?;
         let was_stopped = link(task, &me, &mut list, options, privileged)?;
@@ -116,9 +117,11 @@ pub fn traceme() -> Result<(), Errno> {
         return Ok(());
     };
     let theirs = thread.creds();
-    let privileged = theirs.capable(cap::SYS_PTRACE);
+    let mine = me.creds();
+    let privileged = theirs.capable_in(&mine.user, cap::SYS_PTRACE);
     // A tracer may do whatever its tracee may.
-    if !privileged && me.creds().permitted & !theirs.permitted != 0 {
+    let may = user::is_same(&mine.user, &theirs.user) && mine.permitted & !theirs.permitted == 0;
+    if !privileged && !may {
         return Err(Errno::EPERM);
     }
     link(&me, &thread, &mut list, Options::TRACED, privileged)?;

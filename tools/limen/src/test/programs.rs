@@ -80,6 +80,7 @@ const ASKING: &[&str] = &[
     "int80_threads",
     "shared_memory",
     "semaphores",
+    "userns",
     "messages",
     "queues",
     "queue_notices",

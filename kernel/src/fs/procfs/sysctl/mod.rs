@@ -1,6 +1,7 @@
 //! `/proc/sys`: settings. A table has for each its path, its mode, the kind of its value, and the place of
 //! the value, which lies in the room that uses it. `number` and `text` read and write values; `kernel`, `vm`,
-//! `files`, `net` and `ipc` have the tables, `abi` what only a processor has.
+//! `files`, `net` and `ipc` have the tables, `abi` what only a processor has, `user` what each user namespace
+//! has.
 //!
 //! A setting that would have no effect in this kernel is missing. The others have the effect that they have
 //! on Linux.
@@ -12,6 +13,7 @@ pub mod kernel;
 mod net;
 mod number;
 mod text;
+mod user;
 mod vm;
 
 use super::TREE;
@@ -272,4 +274,5 @@ pub fn init() {
     register(ipc::SETTINGS, Of::Ipc);
     register(net::SETTINGS, Of::Net);
     abi::init();
+    user::init();
 }
