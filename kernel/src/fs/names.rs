@@ -5,6 +5,7 @@ use crate::fs::acl;
 use crate::fs::dentry::{Dentry, Directory, NAME_MAX, Name};
 use crate::fs::inode::{Dev, FileType, Inode, NewInode};
 use crate::fs::inotify;
+use crate::fs::mount;
 use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
@@ -218,7 +219,7 @@ fn remove_child(
         if !entries.is(name, child) {
             return Ok(false);
         }
-        if child.mounted.is_used() {
+        if is_mounted_here(child) {
             return Err(Errno::EBUSY);
         }
         bury(child)?;
@@ -228,10 +229,20 @@ fn remove_child(
         entries.remove(name);
         child.set_unlinked();
     }
+    if child.mounted.is_used() {
+        mount::uncover(child);
+    }
     child.inode.touch_changed();
     dir.dentry.inode.touch_modified();
     inotify::removed(&dir.dentry, child);
     Ok(true)
+}
+
+/// Whether something is mounted on a name in the namespace of the running task. Mounts in others do not keep a
+/// name. Its directory is locked.
+#[inline]
+fn is_mounted_here(name: &Shared<Dentry>) -> bool {
+    name.mounted.is_used() && mount::is_local(name)
 }
 
 /// Takes a link from an inode that is being removed. A directory must be empty; nothing can be added to it
@@ -416,7 +427,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
             return Ok(false);
         }
         // Mounting on a name needs the lock of the name's directory, which is held.
-        if source.mounted.is_used() || target.as_ref().is_some_and(|t| t.mounted.is_used()) {
+        if is_mounted_here(&source) || target.as_ref().is_some_and(is_mounted_here) {
             return Err(Errno::EBUSY);
         }
         let moving = Moving::begin();
@@ -463,6 +474,9 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     source.inode.touch_changed();
     if let Some(t) = &target {
+        if !exchange && t.mounted.is_used() {
+            mount::uncover(t);
+        }
         t.inode.touch_changed();
     }
     from_dir.inode.touch_modified();

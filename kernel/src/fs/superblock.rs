@@ -5,6 +5,9 @@ use crate::fs::inode::{Dev, FileType};
 use crate::fs::inotify::MadeUp;
 use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
+use crate::task::creds::cap;
+use crate::task::current;
+use crate::task::ns::{Ns, UserRef};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -92,6 +95,9 @@ pub struct SuperBlock {
     pub dev: Dev,
     /// Type name (`tmpfs`).
     pub fs_type: &'static str,
+    /// The user namespace that has the rights of `CAP_SYS_ADMIN` on it. What others make is no device, and
+    /// gives no ids, for anybody else.
+    pub owner: UserRef,
     /// Its answers.
     pub ops: Box<dyn SuperOps>,
     /// Held by the one rename between directories: no directory may move while two of them are locked in
@@ -115,9 +121,16 @@ pub struct SuperBlock {
 static NEXT_MINOR: AtomicU32 = AtomicU32::new(1);
 
 impl SuperBlock {
-    /// A new instance with an anonymous device number of its own.
+    /// A new instance with an anonymous device number of its own. It belongs to the user namespace of the
+    /// running task, unless it is the only one.
     pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
+        let owner = if persistent {
+            None
+        } else {
+            current().creds().user.clone()
+        };
         Arc::new(Self {
+            owner,
             dev: Dev::new(0, NEXT_MINOR.fetch_add(1, Ordering::Relaxed)),
             fs_type,
             ops,
@@ -131,6 +144,19 @@ impl SuperBlock {
             next_ino: AtomicU64::new(2),
         })
     }
+    /// Whether the instance belongs to a user namespace in which that with these credentials is, or to one
+    /// above it (Linux: `current_in_userns`).
+    pub fn is_above(&self, user: &UserRef) -> bool {
+        let Some(owner) = &self.owner else { return true };
+        let mut at = user.as_ref();
+        while let Some(user) = at {
+            if Arc::ptr_eq(user, owner) {
+                return true;
+            }
+            at = user.head().owner.as_ref();
+        }
+        false
+    }
     /// A new inode number. The root has 1.
     pub fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
@@ -141,10 +167,23 @@ impl SuperBlock {
 pub struct FsType {
     /// Name in `mount -t`.
     pub name: &'static str,
+    /// Whether the root of a user namespace may mount it.
+    pub for_users: bool,
+    /// Whether it tells of the whole system: a user namespace may only mount it if it sees all of one already.
+    pub revealing: bool,
     /// Whether it needs a block device (`nodev` in `/proc/filesystems` if not).
     pub needs_device: bool,
     /// Makes or finds an instance and returns its root. `source` and `data` are those of `mount(2)`.
     pub mount: fn(source: &[u8], data: &str) -> Result<Shared<Dentry>, Errno>,
+}
+
+impl FsType {
+    /// Whether the running task may mount it, as far as that follows from the type.
+    pub fn may_mount(&self) -> bool {
+        let creds = current().creds();
+        let of = if self.for_users { &creds.user } else { &None };
+        creds.capable_in(of, cap::SYS_ADMIN)
+    }
 }
 
 static TYPES: SpinLock<Vec<&'static FsType>> = SpinLock::new(Vec::new());

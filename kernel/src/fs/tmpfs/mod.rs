@@ -23,12 +23,16 @@ const DIRENT_SIZE: u64 = 20;
 /// tmpfs.
 pub static TMPFS: FsType = FsType {
     name: "tmpfs",
+    for_users: true,
+    revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("tmpfs", data),
 };
 /// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
     name: "ramfs",
+    for_users: true,
+    revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("ramfs", data),
 };

@@ -83,6 +83,7 @@ const ASKING: &[&str] = &[
     "messages",
     "queues",
     "queue_notices",
+    "mountns",
     "vectors",
 ];
 
