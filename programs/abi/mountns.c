@@ -448,6 +448,7 @@ static int joined_body(void) {
 static int idle_thread(void *unused) {
     (void)unused;
     for (;;) pause();
+    return 0;
 }
 static void joined(void) {
     fresh();
@@ -701,6 +702,7 @@ static void many(void) {
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IONBF, 0);
     mkdir("/tmp", 01777);
     CHECK(mkdtemp(base) != NULL);
     pid_t child = fork();

@@ -43,6 +43,7 @@ pub mod mountpoint;
 pub mod moves;
 pub mod mqueue;
 pub mod names;
+pub mod nsfs;
 pub mod open;
 pub mod path;
 pub mod perm;

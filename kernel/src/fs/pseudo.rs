@@ -75,6 +75,8 @@ pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
 /// Finds a directory of another file system.
 pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
+/// Gives user and group that are root's.
+pub type Root = fn() -> (u32, u32);
 /// Returns where a link leads.
 pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
 
@@ -90,7 +92,7 @@ pub enum Node {
     Special(u32, FileType, Dev, Open),
     /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
     /// effect.
-    Strict(u32, Open),
+    Strict(u32, Root, Open),
     /// A symbolic link.
     Link(Follow),
     /// A directory.
@@ -235,7 +237,7 @@ impl Node {
         let mode = match &self {
             Self::File(mode, ..)
             | Self::Special(mode, ..)
-            | Self::Strict(mode, _)
+            | Self::Strict(mode, ..)
             | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
             Self::Same(_) => 0,
@@ -291,6 +293,7 @@ impl InodeOps for Ops {
         let owner = match &node {
             Node::Same(find) => return find(),
             Node::Directory(mode, inner) => inner.own(*mode),
+            Node::Strict(_, root, _) => root(),
             _ => directory.owner(),
         };
         let ino = number(dir.ino, name, directory.which(name));
@@ -340,10 +343,10 @@ impl InodeOps for Ops {
         }
     }
     fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
-        let Node::Strict(mode, _) = &self.0 else {
+        let Node::Strict(mode, root, _) = &self.0 else {
             return None;
         };
-        Some(if root_digit(*mode, mask) {
+        Some(if digit(*mode, mask, root()) {
             Ok(())
         } else {
             Err(Errno::EACCES)
@@ -358,19 +361,19 @@ impl InodeOps for Ops {
     fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
-            Node::Special(_, _, _, open) | Node::Strict(_, open) => Some(open(flags)?),
+            Node::Special(_, _, _, open) | Node::Strict(_, _, open) => Some(open(flags)?),
             _ => None,
         })
     }
 }
 
-/// Whether the running task may do `want` (bits of a digit of the mode) with a file of root's for which
-/// capabilities have no effect: root according to the first digit.
-pub fn root_digit(mode: u32, want: u32) -> bool {
+/// Whether the running task may do `want` (bits of a digit of the mode) with a file for which capabilities
+/// have no effect, and whose owner and group are these: the owner according to the first digit.
+pub fn digit(mode: u32, want: u32, (uid, gid): (u32, u32)) -> bool {
     let creds = crate::task::current().creds();
-    let bits = if creds.euid == 0 {
+    let bits = if creds.euid == uid {
         mode >> 6
-    } else if creds.egid == 0 || creds.groups.contains(&0) {
+    } else if creds.egid == gid || creds.groups.contains(&gid) {
         mode >> 3
     } else {
         mode

@@ -1,6 +1,6 @@
 //! System V IPC: shared memory, semaphores, message queues. `ids` has the tables of objects, `object` what
-//! all have, `perm` who may do what with one, `show` the files under `/proc/sysvipc`. And POSIX message
-//! queues: `mqueue`.
+//! all have, `perm` who may do what with one, `show` the files under `/proc/sysvipc`, `ns` the namespaces,
+//! each of which has tables of its own. And POSIX message queues: `mqueue`.
 //!
 //! Each object has a spinlock of its own, and operations on it take no other. The locks of a table come after
 //! it: what an object's lock protects may be taken out of its table. User memory is copied without any.
@@ -10,6 +10,7 @@
 mod ids;
 pub mod mqueue;
 pub mod msg;
+pub mod ns;
 mod object;
 mod perm;
 pub mod sem;
@@ -41,6 +42,7 @@ fn tgid() -> i32 {
 
 /// Boot.
 pub fn init() {
+    ns::init();
     crate::task::adjustments::made_by(sem::new_adjustments);
     crate::task::exit::when_creators_end(shm::creator_ends);
 }

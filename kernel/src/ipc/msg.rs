@@ -4,6 +4,7 @@
 mod control;
 
 use super::ids::Ids;
+use super::ns::own_msg;
 use super::object::{self, Object};
 use super::perm::{self, Perm};
 use super::{IPC_NOWAIT, now, tgid};
@@ -11,6 +12,7 @@ use crate::mm::reserve;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::current;
+use crate::task::ns::UserRef;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,19 +21,49 @@ use core::sync::atomic::{
 };
 use limen_linux_abi::{Errno, SysResult};
 
-pub use control::{Command, Out, control, each};
+pub use control::{Command, Out, control};
 
-/// `kernel.msgmax`: the largest message, in bytes.
-pub static MAX: AtomicI32 = AtomicI32::new(8192);
-/// `kernel.msgmnb`: how many bytes a new queue holds.
-pub static MAX_OF_QUEUE: AtomicI32 = AtomicI32::new(16384);
-/// `kernel.msgmni`: how many queues there may be.
-pub static MAX_QUEUES: AtomicI32 = AtomicI32::new(32000);
-/// Messages in all queues, and their bytes.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The queues of a namespace, and how large and how many they may be.
+pub struct Table {
+    /// `kernel.msgmax`: the largest message, in bytes.
+    pub max: AtomicI32,
+    /// `kernel.msgmnb`: how many bytes a new queue holds.
+    pub max_of_queue: AtomicI32,
+    /// `kernel.msgmni`: how many queues there may be.
+    pub max_queues: AtomicI32,
+    /// Messages in all queues, and their bytes.
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+    ids: Ids<Queue>,
+    /// The user namespace that owns it.
+    owner: UserRef,
+}
 
-static QUEUES: Ids<Queue> = Ids::new();
+/// Those of the initial namespace.
+pub static INITIAL: Table = Table::new(None);
+
+impl Table {
+    /// Without queues.
+    pub const fn new(owner: UserRef) -> Self {
+        Self {
+            max: AtomicI32::new(8192),
+            max_of_queue: AtomicI32::new(16384),
+            max_queues: AtomicI32::new(32000),
+            count: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            ids: Ids::new(),
+            owner,
+        }
+    }
+
+    /// The namespace ends.
+    pub(super) fn end(&self) {
+        self.ids.each(|queue| {
+            let gone = queue.end(self, &mut queue.state.lock());
+            drop(gone);
+        });
+    }
+}
 
 const MSG_NOERROR: u32 = 0o10000;
 const MSG_EXCEPT: u32 = 0o20000;
@@ -188,15 +220,16 @@ impl State {
 
 /// `msgget`. Errors: those of keys; `ENOSPC`, `ENOMEM`. Sleeps.
 pub fn get(key: i32, flags: u32) -> SysResult {
-    let limit = MAX_QUEUES.load(Relaxed).max(0) as usize;
+    let table = own_msg();
+    let limit = table.max_queues.load(Relaxed).max(0) as usize;
     let make = || {
         Ok(Arc::new(Queue {
             id: AtomicI32::new(0),
             state: SpinLock::new(State {
-                perm: Perm::new(key, flags),
+                perm: Perm::new(key, flags, &table.owner),
                 messages: VecDeque::new(),
                 bytes: 0,
-                max_bytes: MAX_OF_QUEUE.load(Relaxed).max(0) as usize,
+                max_bytes: table.max_of_queue.load(Relaxed).max(0) as usize,
                 receivers: VecDeque::new(),
                 stime: 0,
                 rtime: 0,
@@ -207,12 +240,12 @@ pub fn get(key: i32, flags: u32) -> SysResult {
             senders: WaitQueue::new(),
         }))
     };
-    QUEUES.get(key, flags, limit, |_| Ok(()), make)
+    table.ids.get(key, flags, limit, |_| Ok(()), make)
 }
 
 /// `EINVAL` if no message can have this type or size.
 pub fn check_sent(id: i32, kind: isize, len: usize) -> Result<(), Errno> {
-    if len > MAX.load(Relaxed).max(0) as usize || id < 0 || kind < 1 {
+    if len > own_msg().max.load(Relaxed).max(0) as usize || id < 0 || kind < 1 {
         return Err(Errno::EINVAL);
     }
     Ok(())
@@ -221,7 +254,8 @@ pub fn check_sent(id: i32, kind: isize, len: usize) -> Result<(), Errno> {
 /// `msgsnd` of a message that [`check_sent`] has let pass. Errors: `EINVAL`, `EACCES`, `EIDRM`, `EAGAIN`,
 /// `ERESTARTNOHAND`, `ENOMEM`. Sleeps.
 pub fn send(id: i32, message: Message, flags: u32) -> SysResult {
-    let queue = QUEUES.find(id)?;
+    let table = own_msg();
+    let queue = table.ids.find(id)?;
     let message = Arc::new(message);
     let len = message.text.len();
     loop {
@@ -234,8 +268,8 @@ pub fn send(id: i32, message: Message, flags: u32) -> SysResult {
                 state.stime = now();
                 if !state.hand_over(&message) {
                     state.bytes += len;
-                    BYTES.fetch_add(len, Relaxed);
-                    COUNT.fetch_add(1, Relaxed);
+                    table.bytes.fetch_add(len, Relaxed);
+                    table.count.fetch_add(1, Relaxed);
                     state.messages.push_back(message);
                 }
                 return Ok(0);
@@ -268,14 +302,15 @@ pub fn check_received(id: i32, room: usize, flags: u32) -> Result<usize, Errno> 
     if flags & MSG_EXCEPT != 0 || flags & IPC_NOWAIT == 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(room.min(MAX.load(Relaxed).max(0) as usize))
+    Ok(room.min(own_msg().max.load(Relaxed).max(0) as usize))
 }
 
 /// `msgrcv`: the message, of which the caller writes as much as fits into `room` bytes. Errors: `EINVAL`,
 /// `EACCES`, `EIDRM`, `E2BIG`, `ENOMSG`, `ERESTARTNOHAND`, `ENOMEM`. Sleeps.
 pub fn receive(id: i32, room: usize, kind: isize, flags: u32) -> Result<Arc<Message>, Errno> {
     let wanted = Wanted::new(kind, flags);
-    let queue = QUEUES.find(id)?;
+    let table = own_msg();
+    let queue = table.ids.find(id)?;
     loop {
         let creds = current().creds();
         let receiver = {
@@ -288,7 +323,7 @@ pub fn receive(id: i32, room: usize, kind: isize, flags: u32) -> Result<Arc<Mess
                 }
                 if let Wanted::Copy(_) = wanted {
                     // A copy is whole.
-                    let largest = room.min(MAX.load(Relaxed).max(0) as usize);
+                    let largest = room.min(table.max.load(Relaxed).max(0) as usize);
                     return if message.text.len() > largest {
                         Err(Errno::EINVAL)
                     } else {
@@ -297,8 +332,8 @@ pub fn receive(id: i32, room: usize, kind: isize, flags: u32) -> Result<Arc<Mess
                 }
                 state.messages.remove(at);
                 state.bytes -= message.text.len();
-                BYTES.fetch_sub(message.text.len(), Relaxed);
-                COUNT.fetch_sub(1, Relaxed);
+                table.bytes.fetch_sub(message.text.len(), Relaxed);
+                table.count.fetch_sub(1, Relaxed);
                 state.rtime = now();
                 state.lrpid = tgid();
                 drop(state);

@@ -1,5 +1,6 @@
-//! The text of `/proc/sysvipc/shm`, `sem` and `msg`. All objects are shown, whoever looks.
+//! The text of `/proc/sysvipc/shm`, `sem` and `msg`. All objects of the namespace are shown, whoever looks.
 
+use super::ns::Own;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
@@ -7,14 +8,14 @@ use limen_linux_abi::Errno;
 const WIDTH: usize = if usize::BITS > 32 { 21 } else { 10 };
 
 /// `/proc/sysvipc/shm`.
-pub fn shm<W: Write>(out: &mut W) -> Result<(), Errno> {
+pub fn shm<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
     let mut good = writeln!(
         out,
         "       key      shmid perms {:>WIDTH$}  cpid  lpid nattch   uid   gid  cuid  cgid      atime      \
          dtime      ctime {:>WIDTH$} {:>WIDTH$}",
         "size", "rss", "swap"
     );
-    super::shm::each(|s, id, resident| {
+    ns.shm().each(|s, id, resident| {
         let p = &s.perm;
         good = good.and_then(|()| {
             writeln!(
@@ -42,12 +43,12 @@ pub fn shm<W: Write>(out: &mut W) -> Result<(), Errno> {
 }
 
 /// `/proc/sysvipc/sem`.
-pub fn sem<W: Write>(out: &mut W) -> Result<(), Errno> {
+pub fn sem<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
     let mut good = writeln!(
         out,
         "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime"
     );
-    super::sem::each(|s, id| {
+    ns.sem().each(|s, id| {
         let p = &s.perm;
         good = good.and_then(|()| {
             writeln!(
@@ -61,13 +62,13 @@ pub fn sem<W: Write>(out: &mut W) -> Result<(), Errno> {
 }
 
 /// `/proc/sysvipc/msg`.
-pub fn msg<W: Write>(out: &mut W) -> Result<(), Errno> {
+pub fn msg<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
     let mut good = writeln!(
         out,
         "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid \
          \x20    stime      rtime      ctime"
     );
-    super::msg::each(|m, id| {
+    ns.msg().each(|m, id| {
         let p = &m.perm;
         good = good.and_then(|()| {
             writeln!(

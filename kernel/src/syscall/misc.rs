@@ -16,9 +16,7 @@ use limen_linux_abi::{Errno, Layout, SystemInfo, native};
 const FIELD: usize = NAME_MAX + 1;
 
 fn set_name(set: fn(&[u8]), at: usize, len: i32) -> SysResult {
-    if !current().creds().capable(cap::SYS_ADMIN) {
-        return Err(Errno::EPERM);
-    }
+    task::uts::may_set()?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     if len > NAME_MAX {
         return Err(Errno::EINVAL);

@@ -11,7 +11,7 @@ use crate::task::fork::{self, CloneArgs, CloneFlags};
 use crate::task::rlimit::{self, Limit};
 use crate::task::unshare;
 use crate::task::wait::{self, Report, WaitOptions, Which};
-use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, find_process, group, pidfd};
+use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, find_process, group, ns, pidfd};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, raw::general as abi};
@@ -331,10 +331,7 @@ crate::syscalls! {
     }
 
     fn setns(fd: i32, kind: u32) {
-        let _ = kind;
-        current().file(fd)?;
-        // There is one namespace of each kind, and no descriptors for them.
-        Err(Errno::EINVAL)
+        ns::change::setns(fd, kind.into())
     }
 
     fn execve(call: &mut Call, path: usize, argv: usize, envp: usize) {

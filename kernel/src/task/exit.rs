@@ -70,6 +70,15 @@ pub fn when_creators_end(told: fn(&Task)) {
     let _ = CREATORS.set(told);
 }
 
+/// The running thread is no longer the creator of segments of shared memory.
+pub(super) fn leaves_segments(task: &Task) {
+    if task.flags().contains(TaskFlags::MADE_SEGMENTS)
+        && let Some(told) = CREATORS.get()
+    {
+        told(task);
+    }
+}
+
 /// Ends the running thread with wait status `status`, and the process if this is its last thread. Never
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
@@ -96,11 +105,7 @@ pub fn exit_thread(status: i32) -> ! {
     super::events::exits(&task);
     release_mm(&task);
     super::adjustments::let_go(&task);
-    if task.flags().contains(TaskFlags::MADE_SEGMENTS)
-        && let Some(told) = CREATORS.get()
-    {
-        told(&task);
-    }
+    leaves_segments(&task);
     super::seccomp::release(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));

@@ -4,7 +4,9 @@ use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
+use super::{
+    CurrentTask, Process, Task, TaskFlags, creds, current, everyone, ns, pid, ptrace, seccomp, user,
+};
 use crate::arch::{self, frame::Frame, switch::Context, syscalls::Segment};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
@@ -190,19 +192,9 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
     {
         return Err(Errno::EINVAL);
     }
-    check_namespaces(flags)?;
     // There are no cgroups, so no descriptor stands for one.
     if flags.contains(F::INTO_CGROUP) {
         return Err(Errno::EBADF);
-    }
-    Ok(())
-}
-
-/// There is one namespace of each kind. A new one is refused as on a Linux that was built without namespaces.
-pub(super) fn check_namespaces(flags: CloneFlags) -> Result<(), Errno> {
-    if flags.intersects(CloneFlags::NAMESPACES | CloneFlags::NEWTIME) {
-        let allowed = current().creds().capable(creds::cap::SYS_ADMIN) || flags.contains(CloneFlags::NEWUSER);
-        return Err(if allowed { Errno::EINVAL } else { Errno::EPERM });
     }
     Ok(())
 }
@@ -251,7 +243,13 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     if parent.signal_pending() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    let creds = parent.creds();
+    let mut next = match flags.intersects(ns::change::ALL) {
+        true => Some(ns::change::for_clone(&parent, flags)?),
+        false => None,
+    };
+    let creds = next
+        .as_ref()
+        .map_or_else(|| parent.creds(), |next| next.creds.clone());
     let exempt =
         creds.uid == 0 || creds.capable(creds::cap::SYS_RESOURCE) || creds.capable(creds::cap::SYS_ADMIN);
     let limit = if exempt {
@@ -284,6 +282,10 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         Some(fs) if flags.contains(F::FS) => Some(fs),
         Some(fs) => Some(FsContext::copy(&fs)),
         None => None,
+    };
+    let namespaces = match &mut next {
+        Some(next) => next.for_child(&fs, flags)?,
+        None => ns::change::inherited(&parent),
     };
     let tid = match args.tid {
         Some(tid) => {
@@ -326,7 +328,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         mm,
         files,
         fs,
-        namespaces: parent.namespaces(),
+        namespaces,
         comm: parent.comm(),
         signals,
         exit_signal: 0,

@@ -133,6 +133,7 @@ pub fn rlimit(which: usize) -> u64 {
 /// Prepares process ids. Once, at boot.
 pub fn init() {
     crate::mm::oom::set_users(&oom::Processes);
+    ns::init();
     // As on Linux: the more CPUs, the higher the largest id.
     let cpus = crate::arch::smp::count() as i32;
     let max = pid::PID_MAX

@@ -3,6 +3,7 @@
 use super::{descriptors, memory, mounts, status};
 use crate::fs::inode::{Dev, FileType, Link};
 use crate::fs::mount;
+use crate::fs::nsfs;
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Directory, Node, Text, parse, parse_any_base, text_file};
 use crate::mm::AddressSpace;
@@ -11,6 +12,7 @@ use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
 use crate::task::audit;
 use crate::task::creds::{Creds, cap};
+use crate::task::ns::{self, Kind, NsRef};
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -600,30 +602,47 @@ impl Directory for Tasks {
     }
 }
 
-/// `/proc/<pid>/ns`: all processes are in the first namespace of each kind.
+/// `/proc/<pid>/ns`: the namespaces of a thread.
 struct Namespaces(Subject);
 
-const NAMESPACES: &[(&str, u32)] = &[
-    ("cgroup", 0xefff_fffb),
-    ("ipc", 0xefff_ffff),
-    ("mnt", 0xf000_0000),
-    ("net", 0xf000_0001),
-    ("pid", 0xefff_fffc),
-    ("time", 0xefff_fffa),
-    ("user", 0xefff_fffd),
-    ("uts", 0xefff_fffe),
+/// Names, kinds, and whether they are those of the thread's children.
+const NAMESPACES: &[(&str, Kind, bool)] = &[
+    ("cgroup", Kind::Cgroup, false),
+    ("ipc", Kind::Ipc, false),
+    ("mnt", Kind::Mnt, false),
+    ("net", Kind::Net, false),
+    ("pid", Kind::Pid, false),
+    ("pid_for_children", Kind::Pid, true),
+    ("time", Kind::Time, false),
+    ("time_for_children", Kind::Time, true),
+    ("user", Kind::User, false),
+    ("uts", Kind::Uts, false),
 ];
+
+/// The namespace of a thread for which a name stands. `None`: it is in none any more.
+fn namespace(subject: &Subject, kind: Kind, children: bool) -> Option<NsRef> {
+    match subject.task() {
+        Some(task) if children => ns::for_children(&task, kind),
+        Some(task) => ns::of_task(&task, kind),
+        None if kind == Kind::User => Some(ns::user::reference(&subject.creds().user)),
+        None => None,
+    }
+}
 
 impl Directory for Namespaces {
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
     }
     fn get(&self, name: &[u8]) -> Option<Node> {
-        let (name, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
-        Some(Node::link(&format!("{name}:[{ino}]")))
+        let (_, kind, children) = *NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
+        let subject = self.0.clone();
+        Some(Node::Link(Arc::new(move || {
+            let found = subject.look(|_| namespace(&subject, kind, children))?;
+            Ok(Link::Jump(nsfs::path(found.ok_or(Errno::ENOENT)?)))
+        })))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        for (i, (name, _)) in NAMESPACES.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
+        for (i, (name, ..)) in NAMESPACES.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
             if !add(name.as_bytes(), FileType::Symlink, i as u64 + 3) {
                 return;
             }

@@ -152,7 +152,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
         };
         let target = match &target {
             Some(target) => target,
-            None => target.insert(find(sock.kind, name.take().ok_or(Errno::ENOTCONN)?)?),
+            None => target.insert(find(sock, name.take().ok_or(Errno::ENOTCONN)?)?),
         };
         match target.deliver(message, sock, how.nonblock) {
             Ok(()) => done += got,

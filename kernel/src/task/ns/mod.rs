@@ -4,13 +4,17 @@
 //!
 //! [docs/namespaces.md]: ../../../../docs/namespaces.md
 
+mod cgroup;
+pub mod change;
 mod inode;
+pub mod net;
 mod next;
 pub mod user;
 
 pub use next::Next;
-pub use user::{UserNs, UserRef};
+pub use user::UserRef;
 
+use super::Task;
 use super::fork::CloneFlags;
 use crate::sync::Once;
 use alloc::sync::Arc;
@@ -30,7 +34,7 @@ pub enum Kind {
     Net,
     /// Control groups.
     Cgroup,
-    /// Offsets of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`.
+    /// Offsets of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`. There is only the initial one.
     Time,
     /// Numbers of processes.
     Pid,
@@ -231,13 +235,12 @@ pub fn typed<T: Ns>(ns: &Arc<dyn Ns>) -> Option<Arc<T>> {
 #[derive(Clone, Default)]
 pub struct Set {
     made: [Option<Arc<dyn Ns>>; KINDS],
-    time_for_children: Option<Arc<dyn Ns>>,
 }
 
 impl Set {
     /// Whether all are initial ones.
     pub fn is_initial(&self) -> bool {
-        self.made.iter().all(Option::is_none) && self.time_for_children.is_none()
+        self.made.iter().all(Option::is_none)
     }
     /// The namespace of this kind. `None`: the initial one.
     #[inline]
@@ -258,17 +261,9 @@ impl Set {
     pub fn reference(&self, kind: Kind) -> NsRef {
         NsRef::of(kind, self.made(kind))
     }
-    /// The time namespace in which children begin. `None`: the initial one.
-    pub fn time_for_children(&self) -> Option<&Arc<dyn Ns>> {
-        self.time_for_children.as_ref()
-    }
-    /// Puts another namespace there; `None`: the initial one. [`Kind::Time`] leaves that of the children.
+    /// Puts another namespace there; `None`: the initial one.
     pub fn put(&mut self, kind: Kind, ns: Option<Arc<dyn Ns>>) {
         self.made[kind as usize] = ns;
-    }
-    /// Children begin in this time namespace.
-    pub fn put_time_for_children(&mut self, ns: Option<Arc<dyn Ns>>) {
-        self.time_for_children = ns;
     }
     /// In a task's slot.
     fn shared(self) -> Option<Arc<Self>> {
@@ -278,4 +273,32 @@ impl Set {
             Some(Arc::new(self))
         }
     }
+}
+
+/// What a task is in, if it has not ended; `Some(None)`: all initial ones.
+pub fn set_of(task: &Task) -> Option<Option<Arc<Set>>> {
+    let set = task.namespaces();
+    // It gives up its namespaces after its directories.
+    (task.is_kernel_thread() || task.try_fs().is_some()).then_some(set)
+}
+
+/// The namespace of this kind in which a task is. `None`: it has ended, and is in none any more.
+pub fn of_task(task: &Task, kind: Kind) -> Option<NsRef> {
+    match kind {
+        Kind::User => Some(user::reference(&task.creds().user)),
+        Kind::Pid => Some(NsRef::Initial(Kind::Pid)),
+        _ => Some(set_of(task)?.map_or(NsRef::Initial(kind), |set| set.reference(kind))),
+    }
+}
+
+/// The namespace in which children of a task begin; of kinds that have such a one.
+pub fn for_children(task: &Task, kind: Kind) -> Option<NsRef> {
+    Some(set_of(task)?.map_or(NsRef::Initial(kind), |set| set.reference(kind)))
+}
+
+/// The kinds that need no other room. Boot.
+pub(super) fn init() {
+    super::uts::init();
+    provide(Kind::Net, &net::Maker);
+    provide(Kind::Cgroup, &cgroup::Maker);
 }

