@@ -336,7 +336,9 @@ static void below_itself(void) {
     CHECK(mounted(in("a/x")) == 1 && number(in("a"), "shared:") == number(in("a/x"), "shared:"));
     CHECK(tmpfs("a/z") == 0 && mounted(in("a/x/z")) == 1);
     CHECK(bind_to("a", "b", MS_REC) == 0 && mounted(in("b/x/z")) == 1);
-    CHECK(umount2(in("a/x"), MNT_DETACH) == 0 && mounted(in("b/x")) == 0 && mounted(in("b/z")) == 1);
+    /* What is mounted in the inner one goes, and so what is mounted at that name in its peers. */
+    CHECK(umount2(in("a/x"), MNT_DETACH) == 0 && mounted(in("b/x")) == 0);
+    CHECK(mounted(in("a/z")) == 0 && mounted(in("b/z")) == 0);
     done();
 }
 
@@ -556,7 +558,7 @@ static void pivoted(void) {
         CHECK(become("a", MS_PRIVATE) == 0);
         /* The root must be a mount that is mounted in another one. */
         CHECK(chroot(base) == 0 && chdir("/") == 0);
-        CHECK(gives(syscall(SYS_pivot_root, "/c", "/c"), EINVAL));
+        CHECK(gives(syscall(SYS_pivot_root, "/c", "/c"), EBUSY));
         CHECK(syscall(SYS_pivot_root, "/a", "/a/x") == 0);
         CHECK(access("/z", F_OK) == 0 && access("/x/b", F_OK) == 0);
         CHECK(umount2("/x", MNT_DETACH) == 0 && access("/x/b", F_OK) == -1);
@@ -703,6 +705,11 @@ static void many(void) {
 
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
+    /* On Linux 6.18 which namespace is older is only known for those made on the same CPU. */
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    sched_setaffinity(0, sizeof one, &one);
     mkdir("/tmp", 01777);
     CHECK(mkdtemp(base) != NULL);
     pid_t child = fork();
