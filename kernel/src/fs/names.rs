@@ -331,18 +331,30 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
 pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<(), Errno> {
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let sb = from_dir.inode.sb.clone();
-    let _order = if Shared::ptr_eq(from_dir, to_dir) {
+    let order = if Shared::ptr_eq(from_dir, to_dir) {
         None
     } else {
         Some(sb.rename_lock.lock())
     };
-    while !try_rename(old, new, creds, flags)? {}
+    let mut covered = None;
+    while !try_rename(old, new, creds, flags, &mut covered)? {}
+    drop(order);
+    if let Some(name) = covered {
+        mount::uncover(&name);
+    }
     Ok(())
 }
 
 /// [`rename`]. `false`: one of the names meanwhile stands for another file. If the directories differ, the
-/// superblock's rename lock is held.
-fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<bool, Errno> {
+/// superblock's rename lock is held. `covered` gets the name that was replaced if others have mounted something
+/// on it.
+fn try_rename(
+    old: &Side<'_>,
+    new: &Side<'_>,
+    creds: &Creds,
+    flags: u32,
+    covered: &mut Option<Shared<Dentry>>,
+) -> Result<bool, Errno> {
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let source = from_dir.lookup(old.name)?;
     let exchange = flags & RENAME_EXCHANGE != 0;
@@ -475,7 +487,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     source.inode.touch_changed();
     if let Some(t) = &target {
         if !exchange && t.mounted.is_used() {
-            mount::uncover(t);
+            *covered = Some(t.clone());
         }
         t.inode.touch_changed();
     }
