@@ -52,15 +52,17 @@ impl Mount {
         }
     }
 
+    /// Takes the first one out.
+    fn first_stuck(&self) -> Option<Shared<Mount>> {
+        self.stuck.lock().first.take()
+    }
+
     /// Uncovers what is covered in it, and puts what covered it in front of `todo`.
     fn unstick(&self, todo: &mut Option<Shared<Mount>>) {
         let here = core::ptr::from_ref(self).addr();
         // A walk that found this mount before sees that something moves.
         let _moving = Moving::begin();
-        while let Some(mnt) = {
-            let first = self.stuck.lock().first.take();
-            first
-        } {
+        while let Some(mnt) = self.first_stuck() {
             let (next, on) = {
                 let mut its = mnt.stuck.lock();
                 (core::mem::replace(&mut its.next, todo.take()), its.on.take())
