@@ -1,7 +1,7 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    HANGING, Peers, Place, address, behind, change, child, children, clear, hang_too, is_mounted, relist,
+    HANGING, Peers, Place, address, behind, change, child, children, clear, is_mounted, relist,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -262,34 +262,13 @@ impl Others {
             mnt.set_state(0, LOCKED);
         }
         drop(self.asked);
-        for (mnt, to) in &self.moved {
-            // What goes from there is no longer found there.
-            if let Some(under) = to.dentry.mounted.find(&to.mnt) {
-                let place = under.at.lock().take();
-                if let Some(place) = place {
-                    drop(
-                        HANGING
-                            .lock()
-                            .remove((address(&place.mnt), address(&under) as usize)),
-                    );
-                }
-                let old = mnt.at.lock().replace(to.clone());
-                relist(mnt, old.as_ref(), to);
-                if let Some(old) = old {
-                    old.dentry.mounted.remove(&old.mnt);
-                }
-                to.dentry.mounted.replace(&to.mnt, mnt.clone());
-            } else {
-                let old = mnt.at.lock().take();
-                relist(mnt, old.as_ref(), to);
-                clear(old);
-                hang_too(mnt, to.clone());
-            }
-        }
-        drop(self.moved);
         for mnt in &self.gone {
             mnt.note(GOES);
         }
+        for (mnt, to) in &self.moved {
+            put_lower(mnt, to.clone());
+        }
+        drop(self.moved);
         for mnt in self.gone.iter().rev() {
             let above = mnt.mountpoint().is_some_and(|at| at.mnt.noted() == GOES);
             detach(peers, mnt, above && !at_once && mnt.is(LOCKED));
@@ -299,6 +278,37 @@ impl Others {
         }
         self.gone
     }
+}
+
+/// `mnt`, which lies on something that goes, comes to lie at `to` instead of what goes there, or on top of what
+/// has come to lie there before.
+fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
+    let mut under = to.dentry.mounted.find(&to.mnt);
+    while let Some(there) = under.take_if(|there| there.noted() != GOES) {
+        to = Path {
+            dentry: there.root.clone(),
+            mnt: there,
+        };
+        under = to.dentry.mounted.find(&to.mnt);
+    }
+    // Set first: a walk that enters it must find the way up.
+    let old = mnt.at.lock().replace(to.clone());
+    relist(mnt, old.as_ref(), &to);
+    if let Some(old) = old {
+        old.dentry.mounted.remove(&old.mnt);
+    }
+    let Some(under) = under else {
+        to.dentry.mounted.add(&to.mnt, mnt.clone());
+        return;
+    };
+    // What goes from there is no longer found there.
+    let place = under.at.lock().take();
+    let hung = place.and_then(|place| {
+        let key = address(&under) as usize;
+        HANGING.lock().remove((address(&place.mnt), key))
+    });
+    drop(hung);
+    to.dentry.mounted.replace(&to.mnt, mnt.clone());
 }
 
 /// Whether nothing is in a mount that stays if it is unmounted. What covers its root only comes to lie lower.
