@@ -30,6 +30,8 @@ static GID: AtomicU32 = AtomicU32::new(CALLER);
 /// The file system type.
 pub static DEVPTS: FsType = FsType {
     name: "devpts",
+    for_users: true,
+    revealing: false,
     needs_device: false,
     mount,
 };

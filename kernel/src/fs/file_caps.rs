@@ -49,7 +49,7 @@ fn with_root(bytes: &[u8], id: Option<u32>) -> Result<Vec<u8>, Errno> {
 pub fn kept(inode: &Inode, bytes: Vec<u8>) -> Result<Vec<u8>, Errno> {
     let (version, id) = read(&bytes).ok_or(Errno::EINVAL)?;
     let creds = current().creds();
-    let owner = inode.sb.owner();
+    let owner = &inode.sb.owner;
     // For everybody to whom the file system belongs.
     if version == VERSION_2 && creds.capable_in(owner, cap::SETFCAP) {
         return Ok(bytes);
@@ -64,7 +64,7 @@ pub fn kept(inode: &Inode, bytes: Vec<u8>) -> Result<Vec<u8>, Errno> {
 pub fn shown(inode: &Inode, bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     let (_, id) = read(bytes).ok_or(Errno::EINVAL)?;
     let creds = current().creds();
-    let root = user::make_kuid(inode.sb.owner(), id);
+    let root = user::make_kuid(&inode.sb.owner, id);
     if let Some(id) = root.and_then(|root| user::from_kuid(&creds.user, root))
         && id != 0
     {

@@ -36,6 +36,8 @@ const DIRENT_SIZE: u64 = 20;
 /// The file system type.
 pub static MQUEUE: FsType = FsType {
     name: "mqueue",
+    for_users: true,
+    revealing: false,
     needs_device: false,
     mount: |_, data| {
         no_options(data)?;

@@ -85,7 +85,7 @@ pub fn capable(creds: &Creds, inode: &Inode, cap: u32) -> bool {
 /// Whether what `creds` make gets ids that the file system of `inode` has. `EOVERFLOW`.
 #[inline]
 pub fn may_have(inode: &Inode, kuid: u32, kgid: u32) -> Result<(), Errno> {
-    match user::maps_both(inode.sb.owner(), kuid, kgid) {
+    match user::maps_both(&inode.sb.owner, kuid, kgid) {
         true => Ok(()),
         false => Err(Errno::EOVERFLOW),
     }

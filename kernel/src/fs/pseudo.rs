@@ -280,6 +280,17 @@ fn number(parent: u64, name: &[u8], which: u64) -> u64 {
 }
 
 impl InodeOps for Ops {
+    fn is_mount_point(&self) -> bool {
+        let Node::Directory(_, directory) = &self.0 else {
+            return false;
+        };
+        let mut empty = true;
+        directory.list(2, &mut |_, _, _| {
+            empty = false;
+            false
+        });
+        empty
+    }
     fn lookup(&self, dir: &Shared<Inode>, name: &[u8]) -> Result<Shared<Inode>, Errno> {
         let Node::Directory(_, directory) = &self.0 else {
             return Err(Errno::ENOTDIR);

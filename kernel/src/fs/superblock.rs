@@ -4,9 +4,10 @@ use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::inotify::MadeUp;
 use crate::rcu::Shared;
-use crate::sync::Once;
 use crate::sync::{Mutex, SpinLock};
-use crate::task::ns::user::UserRef;
+use crate::task::creds::cap;
+use crate::task::current;
+use crate::task::ns::UserRef;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -94,6 +95,9 @@ pub struct SuperBlock {
     pub dev: Dev,
     /// Type name (`tmpfs`).
     pub fs_type: &'static str,
+    /// The user namespace that has the rights of `CAP_SYS_ADMIN` on it. What others make is no device, and
+    /// gives no ids, for anybody else.
+    pub owner: UserRef,
     /// Its answers.
     pub ops: Box<dyn SuperOps>,
     /// Held by the one rename between directories: no directory may move while two of them are locked in
@@ -111,17 +115,22 @@ pub struct SuperBlock {
     pub persistent: bool,
     /// Made-up inodes that are watched.
     pub watched: MadeUp,
-    /// See [`Self::owner`].
-    owner: Once<UserRef>,
     next_ino: AtomicU64,
 }
 
 static NEXT_MINOR: AtomicU32 = AtomicU32::new(1);
 
 impl SuperBlock {
-    /// A new instance with an anonymous device number of its own.
+    /// A new instance with an anonymous device number of its own. It belongs to the user namespace of the
+    /// running task, unless it is the only one.
     pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
+        let owner = if persistent {
+            None
+        } else {
+            current().creds().user.clone()
+        };
         Arc::new(Self {
+            owner,
             dev: Dev::new(0, NEXT_MINOR.fetch_add(1, Ordering::Relaxed)),
             fs_type,
             ops,
@@ -132,20 +141,9 @@ impl SuperBlock {
             nameless: AtomicU32::new(0),
             persistent,
             watched: MadeUp::new(),
-            owner: Once::new(),
             next_ino: AtomicU64::new(2),
         })
     }
-    /// The user namespace in which it was mounted: it has no files of others, and its devices and privileged
-    /// programs are not believed elsewhere.
-    #[inline]
-    pub fn owner(&self) -> &UserRef {
-        self.owner.get().unwrap_or(&None)
-    }
-    /// Sets [`Self::owner`], before anyone can find it.
-    pub fn set_owner(&self, owner: UserRef) {
-        // It is set once.
-        drop(self.owner.set(owner));
     }
     /// A new inode number. The root has 1.
     pub fn next_ino(&self) -> u64 {
@@ -157,10 +155,23 @@ impl SuperBlock {
 pub struct FsType {
     /// Name in `mount -t`.
     pub name: &'static str,
+    /// Whether the root of a user namespace may mount it.
+    pub for_users: bool,
+    /// Whether it tells of the whole system: a user namespace may only mount it if it sees all of one already.
+    pub revealing: bool,
     /// Whether it needs a block device (`nodev` in `/proc/filesystems` if not).
     pub needs_device: bool,
     /// Makes or finds an instance and returns its root. `source` and `data` are those of `mount(2)`.
     pub mount: fn(source: &[u8], data: &str) -> Result<Shared<Dentry>, Errno>,
+}
+
+impl FsType {
+    /// Whether the running task may mount it, as far as that follows from the type.
+    pub fn may_mount(&self) -> bool {
+        let creds = current().creds();
+        let of = if self.for_users { &creds.user } else { &None };
+        creds.capable_in(of, cap::SYS_ADMIN)
+    }
 }
 
 static TYPES: SpinLock<Vec<&'static FsType>> = SpinLock::new(Vec::new());

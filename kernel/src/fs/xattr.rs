@@ -49,7 +49,7 @@ fn check(path: &Path, name: &[u8], write: bool) -> Result<(), Errno> {
     if name.starts_with(b"security.") {
         let may = match name == CAPABILITY {
             true => perm::capable(&creds, inode, cap::SETFCAP),
-            false => creds.capable_in(inode.sb.owner(), cap::SYS_ADMIN),
+            false => creds.capable_in(&inode.sb.owner, cap::SYS_ADMIN),
         };
         return if write && !may { Err(Errno::EPERM) } else { Ok(()) };
     }

@@ -24,7 +24,7 @@ pub fn unshare_files() -> Result<(), Errno> {
 
 /// Whether a thread of another process uses the directories and umask of `task`, which is the only thread of
 /// its process.
-pub(super) fn shares_fs(task: &Task) -> bool {
+pub fn shares_fs(task: &Task) -> bool {
     let Some(fs) = task.try_fs() else {
         return false;
     };

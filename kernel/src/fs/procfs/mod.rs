@@ -36,6 +36,8 @@ const PIDS: u64 = 0x1_0000;
 /// The file system type.
 pub static PROC: FsType = FsType {
     name: NAME,
+    for_users: true,
+    revealing: true,
     needs_device: false,
     mount: |_, _| Ok(root()),
 };

@@ -21,6 +21,8 @@ const MAGIC: u64 = 0x6265_6572;
 /// The file system type.
 pub static SYSFS: FsType = FsType {
     name: "sysfs",
+    for_users: true,
+    revealing: true,
     needs_device: false,
     mount,
 };

@@ -24,12 +24,16 @@ const DIRENT_SIZE: u64 = 20;
 /// tmpfs.
 pub static TMPFS: FsType = FsType {
     name: "tmpfs",
+    for_users: true,
+    revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("tmpfs", data),
 };
 /// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
     name: "ramfs",
+    for_users: true,
+    revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("ramfs", data),
 };
@@ -276,7 +280,6 @@ pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Err
         }),
         false,
     );
-    sb.set_owner(creds.user.clone());
     let root = new_root(&sb, Box::new(Node), mode);
     root.inode.set_owner(uid, gid);
     Ok(root)

@@ -50,6 +50,8 @@ const BOTH: u32 = 0o640;
 /// The file system type.
 pub static TRACEFS: FsType = FsType {
     name: "tracefs",
+    for_users: false,
+    revealing: false,
     needs_device: false,
     mount,
 };

@@ -20,8 +20,6 @@ const SET_GID: u32 = 0o2000;
 const GROUP_EXEC: u32 = 0o010;
 /// The flag of `personality` for 32-bit programs.
 const ADDR_LIMIT_32BIT: u32 = 0x0080_0000;
-/// `MS_NOSUID`.
-const NOSUID: u32 = 2;
 
 /// Makes `image` the running program. If it returns an error, the old program still runs. An error after the
 /// point of no return kills the process.
@@ -223,10 +221,8 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     let mut new = (*old).clone();
     let inode = program.file.inode();
     let no_new_privs = task.flags().contains(TaskFlags::NO_NEW_PRIVS);
-    let may_set = program.file.path.mnt.flags() & NOSUID == 0
-        && !no_new_privs
-        && user::is_within(&old.user, inode.sb.owner());
-    if may_set && inode.mode() & (SET_UID | SET_GID) != 0 {
+    let may_set = |user| program.file.path.mnt.gives_ids(user) && !no_new_privs;
+    if inode.mode() & (SET_UID | SET_GID) != 0 && may_set(&old.user) {
         let (mode, uid, gid) = inode.identity();
         // Whoever is no user of the namespace cannot be one's user there.
         let known = user::maps_both(&old.user, uid, gid);

@@ -85,6 +85,7 @@ const ASKING: &[&str] = &[
     "queues",
     "queue_notices",
     "pidns",
+    "mountns",
     "vectors",
     "namespaces",
 ];
