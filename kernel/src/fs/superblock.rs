@@ -144,7 +144,6 @@ impl SuperBlock {
             next_ino: AtomicU64::new(2),
         })
     }
-    }
     /// A new inode number. The root has 1.
     pub fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)

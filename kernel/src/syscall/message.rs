@@ -10,7 +10,7 @@ use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::copy::{IoVec, read_iovecs, zeroed};
 use crate::mm::user::{UserPtr, Word, read_bytes, write_bytes};
 use crate::net::unix::file::{self as unix_file, Received};
-use crate::net::unix::peer::{self, Cred, check_cred};
+use crate::net::unix::peer::{Cred, check_cred};
 use crate::net::unix::{Kind, MAX_FILES, Sock};
 use crate::time::realtime_ns;
 use alloc::sync::Arc;

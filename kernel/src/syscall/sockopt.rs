@@ -4,7 +4,7 @@ use super::SysResult;
 use super::socket::{WORD, with};
 use super::time::TimeWord;
 use crate::mm::user::{UserPtr, write_bytes};
-use crate::net::{AF_UNIX, unix::BUFFER, unix::peer};
+use crate::net::{AF_UNIX, unix::BUFFER};
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::ns::user::gid_shown;
