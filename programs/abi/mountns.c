@@ -618,7 +618,8 @@ static void less(void) {
     CHECK(faccessat(top, "b/secret", F_OK, 0) == -1 && faccessat(top, "b/above", F_OK, 0) == 0);
     close(top);
     /* Its flags stay. */
-    unsigned long all = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, bind = MS_REMOUNT | MS_BIND;
+    unsigned long all = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME,
+        bind = MS_REMOUNT | MS_BIND;
     CHECK(gives(become("d", bind), EPERM));
     CHECK(gives(become("d", bind | (all & ~MS_RDONLY)), EPERM));
     CHECK(gives(become("d", bind | (all & ~MS_NOSUID)), EPERM));
@@ -649,7 +650,8 @@ static void locked(void) {
     fd = open(in("b/above"), O_CREAT | O_WRONLY, 0600);
     CHECK(fd >= 0);
     close(fd);
-    CHECK(mount("none", in("d"), "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL) == 0);
+    CHECK(mount("none", in("d"), "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME,
+        NULL) == 0);
     pid_t child = fork();
     if (child == 0) {
         failed = 0;

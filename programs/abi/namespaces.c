@@ -46,7 +46,8 @@
 #define NSFS 0x6e736673
 
 struct clone3 {
-    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+        set_tid_size, cgroup;
 };
 
 static int pidfd_of(pid_t pid) { return syscall(SYS_pidfd_open, pid, 0); }
@@ -99,7 +100,8 @@ static int is_host(const char *name) {
 /* What the files of nsfs say. */
 static void files(void) {
     static const struct { const char *name; int flag; } kinds[] = {
-        { "cgroup", CLONE_NEWCGROUP }, { "ipc", CLONE_NEWIPC }, { "mnt", CLONE_NEWNS }, { "net", CLONE_NEWNET },
+        { "cgroup", CLONE_NEWCGROUP }, { "ipc", CLONE_NEWIPC }, { "mnt", CLONE_NEWNS },
+        { "net", CLONE_NEWNET },
         { "pid", CLONE_NEWPID }, { "user", CLONE_NEWUSER }, { "uts", CLONE_NEWUTS },
     };
     for (unsigned n = 0; n < sizeof kinds / sizeof *kinds; n++) {
@@ -123,7 +125,8 @@ static void files(void) {
     }
     int uts = open_own("uts"), user = open_own("user"), fd = ioctl(uts, NS_USERNS);
     struct stat a, b;
-    CHECK(fd >= 0 && fstat(fd, &a) == 0 && fstat(user, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev);
+    CHECK(fd >= 0 && fstat(fd, &a) == 0 && fstat(user, &b) == 0 && a.st_ino == b.st_ino
+        && a.st_dev == b.st_dev);
     CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
     close(fd);
     unsigned id = 77;
@@ -147,7 +150,8 @@ static void refused(void) {
     FAILS(setns(pidfd, CLONE_VM), EINVAL);
     FAILS(setns(pidfd, CLONE_NEWUTS | CLONE_FS), EINVAL);
     FAILS(unshare(0x1), EINVAL);
-    CHECK(setns(uts, 0) == 0 && setns(uts, CLONE_NEWUTS) == 0 && setns(pidfd, CLONE_NEWUTS | CLONE_NEWIPC) == 0);
+    CHECK(setns(uts, 0) == 0 && setns(uts, CLONE_NEWUTS) == 0
+        && setns(pidfd, CLONE_NEWUTS | CLONE_NEWIPC) == 0);
     struct clone3 args = { .flags = CLONE_NEWIPC | CLONE_SYSVSEM, .exit_signal = SIGCHLD };
     FAILS(syscall(SYS_clone3, &args, sizeof args), EINVAL);
     args.flags = CLONE_NEWNS | CLONE_FS;
@@ -281,7 +285,8 @@ static void objects(void) {
     FAILS(semctl(sem, 0, GETVAL), EINVAL);
     FAILS(msgrcv(msg, &message, 4, 0, IPC_NOWAIT), EINVAL);
     FAILS(shmat(shm, NULL, 0), EINVAL);
-    CHECK(lines("/proc/sysvipc/shm") == 0 && lines("/proc/sysvipc/sem") == 0 && lines("/proc/sysvipc/msg") == 0);
+    CHECK(lines("/proc/sysvipc/shm") == 0 && lines("/proc/sysvipc/sem") == 0
+        && lines("/proc/sysvipc/msg") == 0);
     CHECK(strcmp(at, "shared") == 0);
     /* A text is that of the namespace in which it was opened. */
     char text[8192];
@@ -320,7 +325,8 @@ static void objects(void) {
     struct shmid_ds ds;
     CHECK(shmctl(shm, IPC_STAT, &ds) == 0 && ds.shm_nattch == 0);
     CHECK(strcmp(at, "alone") == 0 && shmdt(at) == 0);
-    CHECK(shmctl(shm, IPC_RMID, NULL) == 0 && semctl(sem, 0, IPC_RMID) == 0 && msgctl(msg, IPC_RMID, NULL) == 0);
+    CHECK(shmctl(shm, IPC_RMID, NULL) == 0 && semctl(sem, 0, IPC_RMID) == 0
+        && msgctl(msg, IPC_RMID, NULL) == 0);
     close(first), close(outer_text), close(reader);
 }
 
@@ -473,7 +479,8 @@ static void several(void) {
     if (child == 0) {
         char c;
         close(gate[1]);
-        if (unshare(CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWCGROUP) || sethostname("several", 7)) _exit(1);
+        if (unshare(CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWCGROUP) || sethostname("several", 7))
+            _exit(1);
         if (write(ready[1], "x", 1) != 1 || read(gate[0], &c, 1) != 0) _exit(1);
         _exit(0);
     }

@@ -2,8 +2,8 @@
 //! which group (`mount_namespaces(7)`).
 //!
 //! A member is in one of two roles. A peer belongs to a group, in which each sees what happens in the others.
-//! A slave belongs to nobody's group; it sees what happens in that of its masters. A group may have masters of
-//! its own, which is another group. What is in no role is no member: a private mount.
+//! A slave belongs to nobody's group; it sees what happens in that of its masters. A group may have masters
+//! of its own, which is another group. What is in no role is no member: a private mount.
 //!
 //! Members are records in one table, and in lists by their numbers, so that going through all that an event
 //! reaches needs no memory and no recursion.

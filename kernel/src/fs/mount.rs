@@ -1,6 +1,7 @@
-//! Mounts: what each is, and what may be done with it. Each namespace has a table of its mounts (`table`); all
-//! of them change under one lock (`tree`), with what that means for the mounts that are told of it (`spread`,
-//! `remove`). Walks know nothing of namespaces: a mount's copies hang on the same names, but in other mounts.
+//! Mounts: what each is, and what may be done with it. Each namespace has a table of its mounts (`table`);
+//! all of them change under one lock (`tree`), with what that means for the mounts that are told of it
+//! (`spread`, `remove`). Walks know nothing of namespaces: a mount's copies hang on the same names, but in
+//! other mounts.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inotify;
@@ -79,7 +80,8 @@ const PER_MOUNT: u32 =
 /// `UMOUNT_NOFOLLOW`.
 pub const UMOUNT_NOFOLLOW: u32 = 8;
 
-/// A bit of [`Mount::state`]: it is not moved or unmounted without what it is mounted in (Linux: `MNT_LOCKED`).
+/// A bit of [`Mount::state`]: it is not moved or unmounted without what it is mounted in (Linux:
+/// `MNT_LOCKED`).
 const LOCKED: u32 = 1;
 /// It is left out when what is above it is bound elsewhere.
 const UNBINDABLE: u32 = 2;

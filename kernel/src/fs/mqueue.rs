@@ -1,6 +1,6 @@
 //! `mqueue`: the names and files of POSIX message queues ([`crate::ipc::mqueue`]). Each IPC
-//! namespace has an instance, which programs may mount, and in whose root all its queues are. As in other file
-//! systems in memory its entries are dentries.
+//! namespace has an instance, which programs may mount, and in whose root all its queues are. As in other
+//! file systems in memory its entries are dentries.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode, FileOps};

@@ -242,8 +242,8 @@ fn remove_child(
     Ok(true)
 }
 
-/// Whether something is mounted on a name in the namespace of the running task. Mounts in others do not keep a
-/// name. Its directory is locked.
+/// Whether something is mounted on a name in the namespace of the running task. Mounts in others do not keep
+/// a name. Its directory is locked.
 #[inline]
 fn is_mounted_here(name: &Shared<Dentry>) -> bool {
     name.mounted.is_used() && mount::is_local(name)
@@ -350,8 +350,8 @@ pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
 }
 
 /// [`rename`]. `false`: one of the names meanwhile stands for another file. If the directories differ, the
-/// superblock's rename lock is held. `covered` gets the name that was replaced if others have mounted something
-/// on it.
+/// superblock's rename lock is held. `covered` gets the name that was replaced if others have mounted
+/// something on it.
 fn try_rename(
     old: &Side<'_>,
     new: &Side<'_>,

@@ -156,7 +156,8 @@ pub struct FsType {
     pub name: &'static str,
     /// Whether the root of a user namespace may mount it.
     pub for_users: bool,
-    /// Whether it tells of the whole system: a user namespace may only mount it if it sees all of one already.
+    /// Whether it tells of the whole system: a user namespace may only mount it if it sees all of one
+    /// already.
     pub revealing: bool,
     /// Whether it needs a block device (`nodev` in `/proc/filesystems` if not).
     pub needs_device: bool,

@@ -57,7 +57,8 @@ fn signal_for(process: &Arc<Process>, sig: i32) -> Result<Option<u32>, Errno> {
     Ok(sig)
 }
 
-/// Sends a signal to every process of the group with this number in the caller's namespace. Succeeds if at least one could be signalled.
+/// Sends a signal to every process of the group with this number in the caller's namespace. Succeeds if at
+/// least one could be signalled.
 fn kill_group(id: i32, sig: i32) -> SysResult {
     let group = find_group_here(id).ok_or(Errno::ESRCH)?;
     kill_all(group.sending(), sig, Errno::ESRCH)

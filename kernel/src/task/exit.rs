@@ -433,8 +433,8 @@ const _: () = assert!(matches!(
     (code::CLD_DUMPED, 11)
 ));
 
-/// The children of an ending process get a new parent: the nearest living subreaper of the same PID namespace,
-/// else the first process of that.
+/// The children of an ending process get a new parent: the nearest living subreaper of the same PID
+/// namespace, else the first process of that.
 fn reparent_children(process: &Arc<Process>, gone: &mut Gone) {
     let mut children = core::mem::take(&mut process.family().children);
     if children.is_empty() {

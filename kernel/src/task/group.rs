@@ -7,7 +7,8 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, SysResult};
 
-/// The process with number `pid` in the caller's namespace; 0 means the caller's. A thread's id stands for its process.
+/// The process with number `pid` in the caller's namespace; 0 means the caller's. A thread's id stands for
+/// its process.
 pub fn process_or_self(pid: i32) -> Result<Arc<Process>, Errno> {
     match pid {
         0 => Ok(current().process.clone()),

@@ -4,9 +4,9 @@
 //! session. The number is free when all of these are gone. The table is a radix tree of two levels. It grows
 //! with the largest number in use.
 //!
-//! These numbers are those of the initial PID namespace, and every table of the kernel uses them. What is in a
-//! namespace below has further numbers, one for each level ([`Numbers`]); [`in_ns`] and [`seen_from`] are the
-//! doors between them. What is in the initial namespace has none, and nothing is translated for it.
+//! These numbers are those of the initial PID namespace, and every table of the kernel uses them. What is in
+//! a namespace below has further numbers, one for each level ([`Numbers`]); [`in_ns`] and [`seen_from`] are
+//! the doors between them. What is in the initial namespace has none, and nothing is translated for it.
 //!
 //! Threads and processes are looked up without a lock (`rcu::glance`): a lookup is three loads, and writes
 //! only the count of what it found, if that is kept ([`with_task`] does not). They come and go under a lock.
@@ -293,10 +293,10 @@ pub struct Taken {
     pub numbers: Option<Arc<Numbers>>,
 }
 
-/// Takes free numbers in `ns` and in all above it. `set`: which ones, from `ns` upwards (`set_tid`); none where
-/// it ends. `EINVAL`: one is none, or `set` has more than there are levels; `EPERM`: the caller has no
-/// privilege in the user namespace that owns a level; `EEXIST`: one is in use; `EAGAIN`: there is no free one;
-/// `ENOMEM`, also if the first process of `ns` has ended.
+/// Takes free numbers in `ns` and in all above it. `set`: which ones, from `ns` upwards (`set_tid`); none
+/// where it ends. `EINVAL`: one is none, or `set` has more than there are levels; `EPERM`: the caller has no
+/// privilege in the user namespace that owns a level; `EEXIST`: one is in use; `EAGAIN`: there is no free
+/// one; `ENOMEM`, also if the first process of `ns` has ended.
 pub fn allocate_in(ns: &PidRef, set: &[i32]) -> Result<Taken, Errno> {
     let Some(ns) = ns else {
         let number = match set {
@@ -552,8 +552,8 @@ pub fn in_ns(ns: &PidRef, number: i32) -> i32 {
     }
 }
 
-/// The number that what has the kernel-wide `number` has in `ns`. 0: it is not seen from there, or nothing has
-/// the number any more. 0 and negative numbers stay what they are.
+/// The number that what has the kernel-wide `number` has in `ns`. 0: it is not seen from there, or nothing
+/// has the number any more. 0 and negative numbers stay what they are.
 #[inline]
 pub fn seen_from(ns: &PidRef, number: i32) -> i32 {
     match ns {

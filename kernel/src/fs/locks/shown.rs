@@ -184,8 +184,8 @@ pub fn show(file: &Arc<File>, table: &Arc<FdTable>, ns: &PidRef, out: &mut Text)
     });
 }
 
-/// `/proc/locks` of a PID namespace: all locks of processes that are seen there, and behind each those that are
-/// waited for because of it.
+/// `/proc/locks` of a PID namespace: all locks of processes that are seen there, and behind each those that
+/// are waited for because of it.
 pub fn show_all(ns: &PidRef, out: &mut Text) -> Result<(), Errno> {
     let mut n = 0;
     for part in &ALL {

@@ -61,7 +61,8 @@ pub fn remount(at: &Path, flags: u32, data: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `MS_SHARED`, `MS_PRIVATE`, `MS_SLAVE`, `MS_UNBINDABLE`, of a mount or, with `MS_REC`, of all below it, too.
+/// `MS_SHARED`, `MS_PRIVATE`, `MS_SLAVE`, `MS_UNBINDABLE`, of a mount or, with `MS_REC`, of all below it,
+/// too.
 pub fn change_type(at: &Path, flags: u32) -> Result<(), Errno> {
     let kind = flags & !(MS_REC | MS_SILENT);
     if !is_mounted(at) || kind & !MS_PROPAGATION != 0 || !kind.is_power_of_two() {

@@ -280,8 +280,8 @@ impl Others {
     }
 }
 
-/// `mnt`, which lies on something that goes, comes to lie at `to` instead of what goes there, or on top of what
-/// has come to lie there before.
+/// `mnt`, which lies on something that goes, comes to lie at `to` instead of what goes there, or on top of
+/// what has come to lie there before.
 fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     let mut under = to.dentry.mounted.find(&to.mnt);
     while let Some(there) = under.take_if(|there| there.noted() != GOES) {
@@ -341,8 +341,8 @@ fn for_each_below(mnt: &Shared<Mount>, mut f: impl FnMut(&Shared<Mount>)) {
     }
 }
 
-/// Unmounts `mnt` and removes it from the lists. `stuck`: what it is mounted in goes, too, and it is locked to
-/// that. The caller has locked all mounts.
+/// Unmounts `mnt` and removes it from the lists. `stuck`: what it is mounted in goes, too, and it is locked
+/// to that. The caller has locked all mounts.
 fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
     let key = address(mnt) as usize;
     let at = mnt.at.lock().take();

@@ -83,8 +83,8 @@ fn for_each(
     Ok(())
 }
 
-/// Calls `f` with the root of each mount of the running task's namespace that can be seen from `root`, until an
-/// error.
+/// Calls `f` with the root of each mount of the running task's namespace that can be seen from `root`, until
+/// an error.
 pub fn for_roots_below(root: &Path, mut f: impl FnMut(&Dentry) -> Result<(), Errno>) -> Result<(), Errno> {
     let mut result = Ok(());
     let mounts = Mounts::of(current().namespaces());

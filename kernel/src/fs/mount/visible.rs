@@ -9,8 +9,8 @@ use crate::rcu::Shared;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
 
-/// The locks that a new mount of `fs` with `MS_*` flags must have. `EPERM`: it would show more than what can be
-/// seen in the running task's namespace. The caller has locked all mounts.
+/// The locks that a new mount of `fs` with `MS_*` flags must have. `EPERM`: it would show more than what can
+/// be seen in the running task's namespace. The caller has locked all mounts.
 pub(super) fn check(fs: &FsType, flags: u32) -> Result<u32, Errno> {
     let table = table::current_table();
     if table.owner.is_none() {

@@ -106,9 +106,9 @@ pub fn unicast(to: Remembered, data: Vec<u8>, deadline_ns: u64) -> Result<(), Er
     socket.deliver_by(Datagram::of_kernel(data, 0), deadline_ns)
 }
 
-/// Sends a copy to all sockets of the network namespace `net` that hear the datagram's group, but not to those
-/// with ports in `except`. Those without room are told that they lost something. Returns whether there was any.
-/// May sleep.
+/// Sends a copy to all sockets of the network namespace `net` that hear the datagram's group, but not to
+/// those with ports in `except`. Those without room are told that they lost something. Returns whether there
+/// was any. May sleep.
 pub fn broadcast(protocol: u32, net: u32, datagram: &Datagram, except: [u32; 2]) -> bool {
     let mut any = false;
     let mut from = (protocol, 0);

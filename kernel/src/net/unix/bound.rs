@@ -1,5 +1,5 @@
-//! Which socket is bound to which abstract name, in each network namespace. Names are looked up without a lock
-//! (`rcu::glance`): a lookup writes nothing but the count of the socket that it finds.
+//! Which socket is bound to which abstract name, in each network namespace. Names are looked up without a
+//! lock (`rcu::glance`): a lookup writes nothing but the count of the socket that it finds.
 //!
 //! The table is a tree of branches, each for four bits of a name's hash, with leaves where names part. The
 //! hash is keyed by random numbers, so a program cannot make names that meet.

@@ -69,7 +69,8 @@ impl Next {
 }
 
 /// `clone` with flags of namespaces by the running thread: the new thread's user namespace, if there is to be
-/// one. The others are made by [`Next::for_child`] when the new thread has its directories. Errors as clone(2).
+/// one. The others are made by [`Next::for_child`] when the new thread has its directories. Errors as
+/// clone(2).
 pub fn for_clone(task: &CurrentTask, flags: CloneFlags) -> Result<Box<Next>, Errno> {
     let mut next = Box::new(Next::of(task, task.creds(), flags & ALL));
     next.make_user()?;

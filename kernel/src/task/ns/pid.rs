@@ -2,8 +2,8 @@
 //!
 //! A [`PidNs`] maps its own numbers to the kernel-wide ones (`task/pid.rs`), and [`Numbers`] are all that one
 //! thing has: a thread, the process that it leads, a group and a session together, as with the kernel-wide
-//! number. A number in a namespace is taken before the kernel-wide one, stands for it afterwards, and is given
-//! back with it.
+//! number. A number in a namespace is taken before the kernel-wide one, stands for it afterwards, and is
+//! given back with it.
 //!
 //! Locks: the table of kernel-wide numbers, then that of a namespace. Neither is held while anything else is
 //! done.
@@ -349,8 +349,8 @@ pub fn has_others_for_children() -> bool {
     }
 }
 
-/// `setns`: the children that the caller makes from now on are to be in `ns`. `EPERM`; `EINVAL`: it is neither
-/// the caller's nor below it.
+/// `setns`: the children that the caller makes from now on are to be in `ns`. `EPERM`; `EINVAL`: it is
+/// neither the caller's nor below it.
 fn join(ns: PidRef, next: &mut Next) -> Result<(), Errno> {
     next.may_join(owner(&ns))?;
     if !is_below(&ns, current().pid_ns()) {
@@ -366,27 +366,15 @@ struct Rooms;
 impl Room for Rooms {
     fn make(&self, next: &mut Next) -> Result<(), Errno> {
         let parent = of_children(Some(&next.set));
-        let user = next.user();
-        if !same(&parent, current().pid_ns()) || !is_in(&user, owner(&parent)) {
+        let maker = next.user();
+        if !same(&parent, current().pid_ns()) || !user::is_within(&maker, owner(&parent)) {
             return Err(Errno::EINVAL);
         }
-        next.set.put(Kind::Pid, Some(PidNs::new(&parent, user)?));
+        next.set.put(Kind::Pid, Some(PidNs::new(&parent, maker)?));
         Ok(())
     }
     fn join_initial(&self, next: &mut Next) -> Result<(), Errno> {
         join(None, next)
-    }
-}
-
-/// Whether the user namespace `user` is `above` or a descendant of it.
-fn is_in(user: &UserRef, above: &UserRef) -> bool {
-    let mut at = user.clone();
-    loop {
-        if user::is_same(&at, above) {
-            return true;
-        }
-        let Some(ns) = at else { return false };
-        at = ns.head().owner.clone();
     }
 }
 
@@ -506,7 +494,8 @@ impl Numbers {
     }
 }
 
-/// A thread, process, group or session to be named in whichever namespace it is asked for, also after its end.
+/// A thread, process, group or session to be named in whichever namespace it is asked for, also after its
+/// end.
 #[derive(Clone, Default)]
 pub struct Id {
     /// The kernel-wide number. 0: nothing.
