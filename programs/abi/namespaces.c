@@ -479,7 +479,8 @@ static void several(void) {
     if (child == 0) {
         char c;
         close(gate[1]);
-        if (unshare(CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWCGROUP) || sethostname("several", 7))
+        if (unshare(CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWCGROUP)
+            || sethostname("several", 7))
             _exit(1);
         if (write(ready[1], "x", 1) != 1 || read(gate[0], &c, 1) != 0) _exit(1);
         _exit(0);
