@@ -690,8 +690,8 @@ static void many(void) {
             failed = 0;
             CHECK(unshare(CLONE_NEWNS) == 0);
             for (int round = 0; round < 10; round++) {
-                int result = tmpfs("a/x");
-                CHECK(result == 0);
+                /* EINVAL: what was mounted there, as the path was looked up, has just been unmounted. */
+                CHECK(tmpfs("a/x") == 0 || errno == EINVAL);
                 umount2(in("a/x"), MNT_DETACH);
             }
             _exit(failed);

@@ -109,10 +109,10 @@ fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()
 }
 
 crate::syscalls! {
-    fn getuid | getuid16() { Ok(Id::show_user(current().creds().uid).shown()) }
-    fn geteuid | geteuid16() { Ok(Id::show_user(current().creds().euid).shown()) }
-    fn getgid | getgid16() { Ok(Id::show_group(current().creds().gid).shown()) }
-    fn getegid | getegid16() { Ok(Id::show_group(current().creds().egid).shown()) }
+    fn getuid | getuid16() { Ok(Id::show_user(user::uid_shown(current().creds().uid)).shown()) }
+    fn geteuid | geteuid16() { Ok(Id::show_user(user::uid_shown(current().creds().euid)).shown()) }
+    fn getgid | getgid16() { Ok(Id::show_group(user::gid_shown(current().creds().gid)).shown()) }
+    fn getegid | getegid16() { Ok(Id::show_group(user::gid_shown(current().creds().egid)).shown()) }
 
     fn setuid | setuid16(uid: Id) { setuid_to(uid) }
     fn setgid | setgid16(gid: Id) { setgid_to(gid) }

@@ -128,8 +128,8 @@ impl FileOps for IdFile {
         self.text.read(file, dst, pos)
     }
     fn write(&self, file: &File, src: &mut IoSrc<'_>, pos: Option<u64>) -> SysResult {
-        if let Some(pos) = pos {
-            return self.write_at(src, pos);
+        if pos.is_some() {
+            return Err(Errno::ESPIPE);
         }
         let mut pos = file.pos.lock();
         let n = self.write_at(src, *pos)?;
