@@ -636,6 +636,10 @@ static void less(void) {
     CHECK(gives(mknod(in("c/null"), S_IFCHR | 0666, makedev(1, 3)), EPERM));
     CHECK(umount(in("c/e")) == 0);
     CHECK(dir("c/r") == 0 && mount("none", in("c/r"), "ramfs", 0, NULL) == 0);
+    /* What these show is not its own. */
+    const char *others[] = { "proc", "sysfs", "mqueue" };
+    for (int i = 0; i < 3; i++)
+        CHECK(gives(mount("none", in("c/e"), others[i], 0, NULL), EPERM) || errno == ENODEV);
     CHECK(gives(mount("none", in("c/e"), "debugfs", 0, NULL), EPERM) || errno == ENODEV);
     CHECK(gives(mount("none", in("c/e"), "devtmpfs", 0, NULL), EPERM) || errno == ENODEV);
     /* What others mount outside is locked in here if it is more than one. */

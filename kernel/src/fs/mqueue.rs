@@ -36,7 +36,7 @@ const DIRENT_SIZE: u64 = 20;
 /// The file system type.
 pub static MQUEUE: FsType = FsType {
     name: "mqueue",
-    for_users: true,
+    for_users: Some(|| Own::of_current().owner()),
     revealing: false,
     needs_device: false,
     mount: |_, data| {
@@ -98,7 +98,7 @@ struct Files {
 impl Files {
     /// `persistent`: that of the initial namespace.
     fn new(own: &Own, (uid, gid): (u32, u32), persistent: bool) -> Self {
-        let sb = SuperBlock::new("mqueue", Box::new(Super), persistent);
+        let sb = SuperBlock::owned("mqueue", Box::new(Super), persistent, own.owner());
         let entries: Entries = Arc::new(SpinLock::new(None));
         let root = Root {
             limits: own.queues(),

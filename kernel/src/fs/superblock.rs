@@ -124,11 +124,16 @@ impl SuperBlock {
     /// A new instance with an anonymous device number of its own. It belongs to the user namespace of the
     /// running task, unless it is the only one.
     pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
-        let owner = if persistent {
-            None
-        } else {
-            current().creds().user.clone()
-        };
+        let owner = if persistent { None } else { of_current() };
+        Self::owned(fs_type, ops, persistent, owner)
+    }
+    /// The same, which belongs to `owner`.
+    pub fn owned(
+        fs_type: &'static str,
+        ops: Box<dyn SuperOps>,
+        persistent: bool,
+        owner: UserRef,
+    ) -> Arc<Self> {
         Arc::new(Self {
             owner,
             dev: Dev::new(0, NEXT_MINOR.fetch_add(1, Ordering::Relaxed)),
@@ -150,12 +155,18 @@ impl SuperBlock {
     }
 }
 
+/// The user namespace of the running task.
+pub fn of_current() -> UserRef {
+    current().creds().user.clone()
+}
+
 /// A type of file system.
 pub struct FsType {
     /// Name in `mount -t`.
     pub name: &'static str,
-    /// Whether the root of a user namespace may mount it.
-    pub for_users: bool,
+    /// The user namespace whose root may mount it, and which has the new instance. `None`: only that of the
+    /// initial one may.
+    pub for_users: Option<fn() -> UserRef>,
     /// Whether it tells of the whole system: a user namespace may only mount it if it sees all of one
     /// already.
     pub revealing: bool,
@@ -168,9 +179,8 @@ pub struct FsType {
 impl FsType {
     /// Whether the running task may mount it, as far as that follows from the type.
     pub fn may_mount(&self) -> bool {
-        let creds = current().creds();
-        let of = if self.for_users { &creds.user } else { &None };
-        creds.capable_in(of, cap::SYS_ADMIN)
+        let of = self.for_users.and_then(|of| of());
+        current().creds().capable_in(&of, cap::SYS_ADMIN)
     }
 }
 

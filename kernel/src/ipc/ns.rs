@@ -122,6 +122,10 @@ impl Own {
     pub fn limits(&self) -> &mqueue::Table {
         self.0.as_ref().map_or(&mqueue::INITIAL, |ns| &ns.queues)
     }
+    /// The user namespace that owns it.
+    pub fn owner(&self) -> UserRef {
+        self.0.as_ref().and_then(|ns| ns.head.owner.clone())
+    }
     /// User and group that own its settings: root of the user namespace that owns it.
     pub fn root(&self) -> (u32, u32) {
         match &self.0 {

@@ -19,9 +19,10 @@ use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
-use crate::task::ns::pid::PidRef;
+use crate::task::current;
+use crate::task::ns::UserRef;
+use crate::task::ns::pid::{self, PidRef};
 use crate::task::pid::{find_process_in, find_task_in, next_process_in};
-use crate::task::{self, current};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -36,7 +37,7 @@ const PIDS: u64 = 0x1_0000;
 /// The file system type.
 pub static PROC: FsType = FsType {
     name: NAME,
-    for_users: true,
+    for_users: Some(owner),
     revealing: true,
     needs_device: false,
     mount: |_, _| Ok(root()),
@@ -48,10 +49,15 @@ const NAME: &str = "proc";
 /// The fixed names at the top.
 pub static TREE: Tree = Tree::new();
 
+/// The user namespace that owns a new instance: that of the PID namespace which it shows.
+fn owner() -> UserRef {
+    pid::owner(&pid::of_children(current().namespaces())).clone()
+}
+
 /// Each mount has an instance of its own, which shows the PID namespace of the children of who mounts it.
 fn root() -> Shared<Dentry> {
-    let ns = task::ns::pid::of_children(current().namespaces());
-    let sb = SuperBlock::new(NAME, Box::new(Super(ns.clone())), false);
+    let ns = pid::of_children(current().namespaces());
+    let sb = SuperBlock::owned(NAME, Box::new(Super(ns.clone())), false, owner());
     pseudo::root(&sb, 0o555, Arc::new(Root(ns)))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode, InodeOps, Link, NewInode, new_root};
-use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps, of_current};
 use crate::mm::cache::Budget;
 use crate::mm::{PAGE_SIZE, PageCache};
 use crate::rcu::Shared;
@@ -24,7 +24,7 @@ const DIRENT_SIZE: u64 = 20;
 /// tmpfs.
 pub static TMPFS: FsType = FsType {
     name: "tmpfs",
-    for_users: true,
+    for_users: Some(of_current),
     revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("tmpfs", data),
@@ -32,7 +32,7 @@ pub static TMPFS: FsType = FsType {
 /// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
     name: "ramfs",
-    for_users: true,
+    for_users: Some(of_current),
     revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("ramfs", data),

@@ -50,7 +50,7 @@ const BOTH: u32 = 0o640;
 /// The file system type.
 pub static TRACEFS: FsType = FsType {
     name: "tracefs",
-    for_users: false,
+    for_users: None,
     revealing: false,
     needs_device: false,
     mount,
