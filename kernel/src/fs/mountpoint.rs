@@ -79,6 +79,20 @@ impl Mountpoint {
         }
         None
     }
+    /// Whether `f` is true of one of the mounts here. It takes no reference, which would make a mount busy for
+    /// who unmounts it.
+    pub fn has_one(&self, f: impl Fn(&Mount) -> bool) -> bool {
+        let _changes = self.changes.lock();
+        let reader = read();
+        let mut at = self.first.load(&reader);
+        while let Some(hung) = at {
+            if hung.mnt.found(&reader).is_some_and(|mnt| f(mnt.value())) {
+                return true;
+            }
+            at = hung.next.load(&reader);
+        }
+        false
+    }
     /// Adds `mnt` in `below`, where nothing is mounted on this name. It comes behind the others: how long it
     /// takes to find the mounts of the first namespace does not depend on how many others there are.
     pub fn add(&self, below: &Shared<Mount>, mnt: Shared<Mount>) {

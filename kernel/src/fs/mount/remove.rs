@@ -428,6 +428,6 @@ pub fn is_local(name: &Dentry) -> bool {
                 .as_ref()
                 .is_some_and(|table| Arc::ptr_eq(table, mine))
         };
-        name.mounted.one_that(is_mine).is_some()
+        name.mounted.has_one(is_mine)
     })
 }
