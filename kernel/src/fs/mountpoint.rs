@@ -79,8 +79,8 @@ impl Mountpoint {
         }
         None
     }
-    /// Whether `f` is true of one of the mounts here. It takes no reference, which would make a mount busy for
-    /// who unmounts it.
+    /// Whether `f` is true of one of the mounts here. It takes no reference, which would make a mount busy
+    /// for who unmounts it.
     pub fn has_one(&self, f: impl Fn(&Mount) -> bool) -> bool {
         let _changes = self.changes.lock();
         let reader = read();
