@@ -423,10 +423,11 @@ pub fn uncover(name: &Dentry) {
 pub fn is_local(name: &Dentry) -> bool {
     table::with_current(|mine| {
         let is_mine = |mnt: &Mount| {
-            mnt.table
-                .lock()
-                .as_ref()
-                .is_some_and(|table| Arc::ptr_eq(table, mine))
+            // What is just being mounted is in no namespace yet, but what it is mounted in is.
+            mnt.at.lock().as_ref().is_some_and(|at| {
+                let table = at.mnt.table.lock();
+                table.as_ref().is_some_and(|table| Arc::ptr_eq(table, mine))
+            })
         };
         name.mounted.has_one(is_mine)
     })
