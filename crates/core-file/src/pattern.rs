@@ -6,10 +6,14 @@ use alloc::vec::Vec;
 /// What is known of a program whose core file is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Program<'a> {
-    /// `%p`, `%P`: its process.
+    /// `%P`: its process, in the initial PID namespace.
     pub process: i32,
-    /// `%i`, `%I`: the thread.
+    /// `%p`: its process, in its own PID namespace.
+    pub own_process: i32,
+    /// `%I`: the thread, in the initial PID namespace.
     pub thread: i32,
+    /// `%i`: the thread, in its own PID namespace.
+    pub own_thread: i32,
     /// `%u`: its real user.
     pub uid: u32,
     /// `%g`: its real group.
@@ -59,7 +63,7 @@ pub fn name(pattern: &[u8], uses_pid: bool, program: &Program<'_>) -> Result<Nam
     let (mut path, has_pid) = expand(pattern, program)?;
     if uses_pid && !has_pid {
         add(&mut path, b".")?;
-        number(&mut path, program.process.into())?;
+        number(&mut path, program.own_process.into())?;
     }
     Ok(Name::File(path))
 }
@@ -77,11 +81,13 @@ fn expand(pattern: &[u8], program: &Program<'_>) -> Result<(Vec<u8>, bool), NoMe
         let Some(letter) = rest.next() else { break };
         match letter {
             b'%' => add(&mut out, b"%")?,
-            b'p' | b'P' => {
-                has_pid |= *letter == b'p';
-                number(&mut out, program.process.into())?;
+            b'p' => {
+                has_pid = true;
+                number(&mut out, program.own_process.into())?;
             }
-            b'i' | b'I' => number(&mut out, program.thread.into())?,
+            b'P' => number(&mut out, program.process.into())?,
+            b'i' => number(&mut out, program.own_thread.into())?,
+            b'I' => number(&mut out, program.thread.into())?,
             b'u' => number(&mut out, program.uid.into())?,
             b'g' => number(&mut out, program.gid.into())?,
             b'd' => number(&mut out, program.dumpable.into())?,
@@ -142,7 +148,9 @@ mod tests {
 
     const PROGRAM: Program<'_> = Program {
         process: 12,
+        own_process: 2,
         thread: 13,
+        own_thread: 3,
         uid: 1000,
         gid: 4_294_967_295,
         dumpable: 1,
@@ -167,7 +175,7 @@ mod tests {
         assert_eq!(file("core", false), "core");
         assert_eq!(
             file("/c/%p-%P-%i-%I-%u-%g", false),
-            "/c/12-12-13-13-1000-4294967295"
+            "/c/2-12-3-13-1000-4294967295"
         );
         assert_eq!(
             file("%d.%s.%t.%c.%C", false),
@@ -181,11 +189,11 @@ mod tests {
 
     #[test]
     fn process_in_the_name() {
-        assert_eq!(file("core", true), "core.12");
-        assert_eq!(file("core.%p", true), "core.12");
+        assert_eq!(file("core", true), "core.2");
+        assert_eq!(file("core.%p", true), "core.2");
         // Only that letter counts.
-        assert_eq!(file("core.%P", true), "core.12.12");
-        assert_eq!(file("core%%p", true), "core%p.12");
+        assert_eq!(file("core.%P", true), "core.12.2");
+        assert_eq!(file("core%%p", true), "core%p.2");
     }
 
     #[test]
@@ -218,6 +226,6 @@ mod tests {
         let none: Vec<String> = vec![];
         assert_eq!(words("|"), none);
         assert_eq!(words("| "), none);
-        assert_eq!(words("|/bin/h  %e x%p"), ["/bin/h", "a!b c", "x12"]);
+        assert_eq!(words("|/bin/h  %e x%p"), ["/bin/h", "a!b c", "x2"]);
     }
 }

@@ -119,7 +119,36 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Parsed>, Error> {
     Ok(Some(Parsed(entries)))
 }
 
+/// Whose id an entry has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A user's.
+    User(u32),
+    /// A group's.
+    Group(u32),
+}
+
+impl Entry {
+    fn named(&self) -> Option<Named> {
+        match self.tag {
+            Tag::User => Some(Named::User(self.id)),
+            Tag::Group => Some(Named::Group(self.id)),
+            _ => None,
+        }
+    }
+}
+
 impl Parsed {
+    /// Makes other ids of those in it. An error: `convert` has none for one of them.
+    pub fn convert(&mut self, convert: impl Fn(Named) -> Option<u32>) -> Result<(), Error> {
+        for entry in &mut self.0 {
+            if let Some(named) = entry.named() {
+                entry.id = convert(named).ok_or(Error::Malformed)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The list, if the entries are a valid one.
     pub fn check(self) -> Result<Acl, Error> {
         use Tag::{Group, Mask, Other, Owner, OwningGroup, User};
@@ -154,15 +183,15 @@ impl Acl {
     }
 
     /// Appends its attribute to `out`, which has room for it. `mode`: the list is the access list of a file
-    /// with this mode; `None`: it is written as it is.
-    pub fn encode(&self, mode: Option<u32>, out: &mut Vec<u8>) {
+    /// with this mode; `None`: it is written as it is. `show` says which ids are written.
+    pub fn encode_with(&self, mode: Option<u32>, out: &mut Vec<u8>, show: impl Fn(Named) -> Option<u32>) {
         out.extend_from_slice(&VERSION.to_le_bytes());
         for entry in &self.0 {
             let perm = match mode {
                 Some(mode) => self.perm(entry, mode),
                 None => entry.perm,
             };
-            let id = if entry.tag.has_id() { entry.id } else { NO_ID };
+            let id = entry.named().and_then(&show).unwrap_or(NO_ID);
             out.extend_from_slice(&(entry.tag as u16).to_le_bytes());
             out.extend_from_slice(&perm.to_le_bytes());
             out.extend_from_slice(&id.to_le_bytes());

@@ -183,7 +183,7 @@ fn pass_all() {
             ..Header::default()
         };
         if let Ok(bytes) = handling(|| packed(header, &[&record.text])) {
-            netlink::broadcast(PROTOCOL, &Datagram::of_kernel(bytes, READLOG), [0; 2]);
+            netlink::broadcast(PROTOCOL, 0, &Datagram::of_kernel(bytes, READLOG), [0; 2]);
         }
         let told = match daemon {
             Some(to) if takes => tell(to, &record),

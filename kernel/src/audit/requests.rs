@@ -109,10 +109,15 @@ impl Dump for Rules {
     }
 }
 
-/// What a request may ask for.
+/// What a request may ask for. `ECONNREFUSED`: for programs in a user namespace there is no audit.
 fn may(request: &Request<'_>, kind: u16) -> Result<(), Errno> {
+    if current().has_user_ns() {
+        return Err(Errno::ECONNREFUSED);
+    }
     let needs = match kind {
         OLD_LIST..=OLD_DEL => return Err(Errno::EOPNOTSUPP),
+        // Numbers of processes in its answers are those of the initial PID namespace.
+        GET | SET | SIGNAL_INFO..=GET_FEATURE if current().pid_ns().is_some() => return Err(Errno::EPERM),
         GET | SET | SIGNAL_INFO..=GET_FEATURE => cap::AUDIT_CONTROL,
         USER | FIRST_USER..=LAST_USER | FIRST_USER2..=LAST_USER2 => cap::AUDIT_WRITE,
         _ => return Err(Errno::EINVAL),

@@ -6,12 +6,13 @@ use crate::fs::path::Path;
 use crate::fs::perm;
 use crate::fs::xattr;
 use crate::sync::SpinGuard;
+use crate::task::ns::user;
 use crate::task::{Creds, creds::cap, current};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
-use limen_posix_acl::{Acl, Error, Parsed, Who, parse};
+use limen_posix_acl::{Acl, Error, Named, Parsed, Who, parse};
 
 /// The access control lists of a file.
 #[derive(Default)]
@@ -108,7 +109,12 @@ pub fn get(inode: &Inode, which: Which) -> Result<Vec<u8>, Errno> {
     let (acl, mode) = find(inode, which).ok_or(Errno::ENODATA)?;
     let mut bytes = Vec::new();
     crate::mm::reserve::room_exact(&mut bytes, acl.size())?;
-    acl.encode((which == Which::Access).then_some(mode), &mut bytes);
+    let mode = (which == Which::Access).then_some(mode);
+    let creds = current().creds();
+    acl.encode_with(mode, &mut bytes, |named| match named {
+        Named::User(kuid) => user::from_kuid(&creds.user, kuid),
+        Named::Group(kgid) => user::from_kgid(&creds.user, kgid),
+    });
     Ok(bytes)
 }
 
@@ -119,7 +125,7 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
     if !xattr::has_storage(inode) {
         return Err(Errno::EOPNOTSUPP);
     }
-    let parsed = bytes.map_or(Ok(None), parse).map_err(errno)?;
+    let mut parsed = bytes.map_or(Ok(None), parse).map_err(errno)?;
     check_support(inode)?;
     if which == Which::Default && inode.kind != FileType::Directory {
         return if parsed.is_some() {
@@ -132,6 +138,13 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
     if !perm::owner_or_capable(inode, &creds) {
         return Err(Errno::EPERM);
     }
+    if let Some(parsed) = &mut parsed {
+        let convert = |named| match named {
+            Named::User(id) => user::make_kuid(&creds.user, id),
+            Named::Group(id) => user::make_kgid(&creds.user, id),
+        };
+        parsed.convert(convert).map_err(errno)?;
+    }
     let acl = parsed.map(Parsed::check).transpose().map_err(errno)?;
     let mode = acl.as_ref().filter(|_| which == Which::Access).map(Acl::mode);
     let kept = acl.filter(|acl| which == Which::Default || !acl.is_mode());
@@ -140,7 +153,8 @@ pub fn set(path: &Path, which: Which, bytes: Option<&[u8]>) -> Result<(), Errno>
     if !perm::owner_or_capable(inode, &creds) {
         return Err(Errno::EPERM);
     }
-    let drop_group = which == Which::Access && !creds.in_group(inode.gid()) && !creds.capable(cap::FSETID);
+    let drop_group =
+        which == Which::Access && !creds.in_group(inode.gid()) && !perm::capable(&creds, inode, cap::FSETID);
     put(inode, still, which, kept, |old| {
         let new = mode.map_or(old, |bits| old & !0o777 | bits);
         if drop_group { new & !0o2000 } else { new }

@@ -69,6 +69,7 @@ static SOCKETS: Lazy = Lazy::new("sockfs", 0x534f_434b, ONLY_DATA);
 static ANON: Lazy = Lazy::new("anon_inodefs", 0x0904_1934, ONLY_DATA);
 /// The mount of memfds. As other files of tmpfs they may be executed.
 static DETACHED: Lazy = Lazy::new("tmpfs", 0x0102_1994, 0);
+static NAMESPACES: Lazy = Lazy::new("nsfs", 0x6e73_6673, 0);
 static SECRET: Lazy = Lazy::new("secretmem", 0x5345_434d, MS_NOEXEC);
 /// One shared place for each class of anonymous files.
 static CLASSES: SpinLock<BTreeMap<&'static str, Path>> = SpinLock::new(BTreeMap::new());
@@ -154,6 +155,21 @@ pub fn secret_place(pages: Arc<PageCache>) -> Path {
     let path = place(mnt, Shared::new(inode), b"/secretmem");
     path.dentry.set_unlinked();
     path
+}
+
+/// A place for the file of a namespace, with its number.
+pub fn namespace_place(ops: Box<dyn InodeOps>, ino: u32, label: &[u8]) -> Path {
+    let mnt = NAMESPACES.get();
+    let new = NewInode {
+        kind: FileType::Regular,
+        mode: 0o444,
+        uid: 0,
+        gid: 0,
+        rdev: Dev::default(),
+        target: b"",
+    };
+    let inode = Inode::with_ino(&mnt.root.inode.sb, ino.into(), ops, &new);
+    place(mnt, Shared::new(inode), label)
 }
 
 /// A place outside the tree for a file of another file system (memfds).

@@ -89,7 +89,7 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     if inode.seals.load(Ordering::Relaxed) & SEAL_EXEC != 0 && (inode.mode() ^ mode) & 0o111 != 0 {
         return Err(Errno::EPERM);
     }
-    if !creds.in_group(inode.gid()) && !creds.capable(cap::FSETID) {
+    if !creds.in_group(inode.gid()) && !perm::capable(&creds, inode, cap::FSETID) {
         mode &= !0o2000;
     }
     inode.set_mode(mode);
@@ -100,7 +100,8 @@ pub fn chmod(path: &Path, mode: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `chown`. `u32::MAX` leaves the user or the group unchanged.
+/// `chown` to the kernel's ids. `u32::MAX` leaves the user or the group unchanged. `EOVERFLOW`: the file
+/// system cannot have that owner.
 pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let inode = &path.dentry.inode;
     let creds = crate::task::current().creds();
@@ -112,7 +113,8 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
         if uid == u32::MAX { old_uid } else { uid },
         if gid == u32::MAX { old_gid } else { gid },
     );
-    if !creds.capable(cap::CHOWN) {
+    perm::may_have(inode, new_uid, new_gid)?;
+    if !perm::capable(&creds, inode, cap::CHOWN) {
         let owner = creds.fsuid == old_uid;
         if uid != u32::MAX && !(owner && new_uid == old_uid) {
             return Err(Errno::EPERM);
@@ -121,13 +123,12 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
             return Err(Errno::EPERM);
         }
     }
+    let may_keep = perm::capable(&creds, inode, cap::FSETID);
     inode.set_owner(new_uid, new_gid);
     if inode.kind != FileType::Directory && (uid != u32::MAX || gid != u32::MAX) {
         let mode = inode.mode();
         let mut new = mode & !0o4000;
-        if mode & 0o010 != 0
-            || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !creds.capable(cap::FSETID))
-        {
+        if mode & 0o010 != 0 || (mode & 0o2000 != 0 && !creds.in_group(new_gid) && !may_keep) {
             new &= !0o2000;
         }
         inode.set_mode(new);
@@ -184,7 +185,7 @@ pub fn access(path: &Path, mask: u32, effective: bool) -> Result<(), Errno> {
     if !effective {
         creds.fsuid = creds.uid;
         creds.fsgid = creds.gid;
-        if creds.uid != 0 {
+        if !creds.is_root(creds.uid) {
             creds.effective = 0;
         } else {
             creds.effective = creds.permitted;

@@ -148,6 +148,12 @@ impl FsContext {
         let moved = |at: Path| if at == *from { to.clone() } else { at };
         self.change(|root, cwd| (moved(root), moved(cwd)));
     }
+    /// Root and working directory become what `new` makes of them.
+    pub fn move_to(&self, new: impl Fn(Path) -> Path) {
+        let held = self.held();
+        self.change(|root, cwd| (new(root), new(cwd)));
+        drop(held);
+    }
     /// The umask.
     #[inline]
     pub fn umask(&self) -> u32 {

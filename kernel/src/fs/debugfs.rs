@@ -15,6 +15,8 @@ const MAGIC: u64 = 0x6462_6720;
 /// The file system type.
 pub static DEBUGFS: FsType = FsType {
     name: "debugfs",
+    for_users: None,
+    revealing: false,
     needs_device: false,
     mount,
 };

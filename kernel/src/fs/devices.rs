@@ -24,6 +24,8 @@ static OWN: SpinLock<Option<Shared<Mount>>> = SpinLock::new(None);
 /// devtmpfs.
 pub static DEVTMPFS: FsType = FsType {
     name: "devtmpfs",
+    for_users: None,
+    revealing: false,
     needs_device: false,
     mount: |_, _| Ok(root()),
 };

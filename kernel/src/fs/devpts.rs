@@ -5,9 +5,12 @@ use crate::fs::dentry::Dentry;
 use crate::fs::file::FileOps;
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, NewInode};
 use crate::fs::readdir::DirSink;
-use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps, of_current};
 use crate::rcu::Shared;
 use crate::sync::{Once, SpinLock};
+use crate::task::creds::cap;
+use crate::task::current;
+use crate::task::ns::user;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -29,6 +32,8 @@ static GID: AtomicU32 = AtomicU32::new(CALLER);
 /// The file system type.
 pub static DEVPTS: FsType = FsType {
     name: "devpts",
+    for_users: Some(of_current),
+    revealing: false,
     needs_device: false,
     mount,
 };
@@ -57,7 +62,15 @@ impl SuperOps for Super {
     }
 }
 
+/// Sets the options in `data`, which are those of all, or only looks at them if the running task is no
+/// administrator of the machine. `EINVAL`.
 fn options(data: &str) -> Result<(), Errno> {
+    let may = current().creds().capable(cap::SYS_ADMIN);
+    let set = |option: &AtomicU32, to| {
+        if may {
+            option.store(to, Relaxed);
+        }
+    };
     for word in data.split(',').filter(|w| !w.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let decimal = || value.parse::<u32>().map_err(|_| Errno::EINVAL);
@@ -67,10 +80,10 @@ fn options(data: &str) -> Result<(), Errno> {
                 .map_err(|_| Errno::EINVAL)
         };
         match key {
-            "mode" => MODE.store(octal()?, Relaxed),
-            "ptmxmode" => PTMX_MODE.store(octal()?, Relaxed),
-            "uid" => UID.store(decimal()?, Relaxed),
-            "gid" => GID.store(decimal()?, Relaxed),
+            "mode" => set(&MODE, octal()?),
+            "ptmxmode" => set(&PTMX_MODE, octal()?),
+            "uid" => set(&UID, user::uid_meant(decimal()?)?),
+            "gid" => set(&GID, user::gid_meant(decimal()?)?),
             // Accepted and ignored: there is one instance, and no limit is near.
             "newinstance" | "max" => {}
             _ => return Err(Errno::EINVAL),

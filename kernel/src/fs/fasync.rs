@@ -8,8 +8,9 @@ use crate::fs::file::File;
 use crate::mm::reserve::room_behind;
 use crate::signal::{self, SigInfo, SigSet, info};
 use crate::sync::IrqSpinLock;
+use crate::task::pid::{self, find_group_here, find_process_here, find_task_here};
 use crate::task::session::ProcessGroup;
-use crate::task::{Process, Task, current, find_process, find_task, pid};
+use crate::task::{Process, Task, current};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -69,32 +70,34 @@ pub enum Target {
 }
 
 impl Target {
-    /// The owner with id `id`, none for 0. `ESRCH`: nothing has this id.
+    /// The owner with id `id` in the caller's PID namespace, none for 0. `ESRCH`: nothing has this id.
     pub fn find(kind: Kind, id: i32) -> Result<Self, Errno> {
         if id == 0 {
             return Ok(Self::Nobody);
         }
-        if id < 0 || !pid::is_used(id) {
+        if id < 0 || !pid::is_used_in(current().pid_ns(), id) {
             return Err(Errno::ESRCH);
         }
-        let task = || find_task(id).map(|task| Arc::downgrade(&task));
+        let task = || find_task_here(id).map(|task| Arc::downgrade(&task));
         let found = match kind {
             Kind::Thread => task().map(Self::Thread),
-            Kind::Process => find_process(id)
+            Kind::Process => find_process_here(id)
                 .map(|process| Self::Process(Arc::downgrade(&process)))
                 .or_else(|| task().map(Self::ProcessOf)),
-            Kind::Group => pid::find_group(id).map(|group| Self::Group(Arc::downgrade(&group))),
+            Kind::Group => find_group_here(id).map(|group| Self::Group(Arc::downgrade(&group))),
         };
         // Otherwise the id is that of something that has ended, or of something of another kind.
         Ok(found.unwrap_or_default())
     }
-    /// The id. 0: the owner has ended.
+    /// The id in the caller's PID namespace. 0: the owner has ended, or is not seen.
     fn number(&self) -> i32 {
+        let me = current();
+        let ns = me.pid_ns();
         match self {
             Self::Nobody | Self::ProcessOf(_) => 0,
-            Self::Thread(task) => task.upgrade().map_or(0, |task| task.tid()),
-            Self::Process(process) => living(process).map_or(0, |process| process.tgid),
-            Self::Group(group) => group.upgrade().map_or(0, |group| group.id),
+            Self::Thread(task) => task.upgrade().map_or(0, |task| task.number_in(ns)),
+            Self::Process(process) => living(process).map_or(0, |process| process.number_in(ns)),
+            Self::Group(group) => group.upgrade().map_or(0, |group| group.number_in(ns)),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::fs::readdir::DirSink;
 use crate::mm::reserve::room_behind;
 use crate::rcu::Shared;
 use crate::sync::{DirectArc, Mutex, SpinLock};
+use crate::task::ns::pid::PidRef;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -168,6 +169,11 @@ pub trait FileOps: Send + Sync + Any {
     /// For `/proc/<pid>/fdinfo`: writes lines to follow the common ones.
     fn show_fdinfo(&self, file: &File, out: &mut crate::fs::pseudo::Text) {
         let _ = (file, out);
+    }
+    /// [`Self::show_fdinfo`] with numbers of processes as seen from this PID namespace.
+    fn show_fdinfo_in(&self, file: &File, ns: &PidRef, out: &mut crate::fs::pseudo::Text) {
+        let _ = ns;
+        self.show_fdinfo(file, out);
     }
 }
 

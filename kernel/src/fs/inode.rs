@@ -166,6 +166,10 @@ pub trait InodeOps: Send + Sync {
     fn writable_directory(&self) -> bool {
         false
     }
+    /// Whether it is a directory with nothing in it, made only to mount something on it.
+    fn is_mount_point(&self) -> bool {
+        false
+    }
     /// Whether entries may be renamed, files may get further names there, and files may be made without one.
     fn moves_names(&self) -> bool {
         self.writable_directory()
@@ -224,6 +228,10 @@ pub trait InodeOps: Send + Sync {
     fn size(&self, inode: &Inode) -> u64 {
         let _ = inode;
         0
+    }
+    /// In nsfs: the namespace for which the file stands.
+    fn namespace(&self) -> Option<&crate::task::ns::NsRef> {
+        None
     }
     /// In procfs: the process whose directory `/proc/<pid>` this is.
     fn process(&self) -> Option<Arc<Process>> {

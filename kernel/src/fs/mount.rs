@@ -1,22 +1,38 @@
-//! Mounts: what each is, and what may be done with it. There is one table of them for all processes (`tree`).
+//! Mounts: what each is, and what may be done with it. Each namespace has a table of its mounts (`table`);
+//! all of them change under one lock (`tree`), with what that means for the mounts that are told of it
+//! (`spread`, `remove`). Walks know nothing of namespaces: a mount's copies hang on the same names, but in
+//! other mounts.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inotify;
 use crate::fs::path::Path;
 use crate::rcu::{Held, Retire, Retiring, Shared};
-use crate::sched::WaitQueue;
 use crate::sync::{Once, SpinLock};
-use crate::task::{TaskFlags, creds::cap, current};
-use alloc::string::String;
+use crate::task::ns::{Kind, UserRef, provide, user};
+use crate::task::{TaskFlags, current};
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use limen_linux_abi::Errno;
+use limen_peer_groups::Member;
 
+mod change;
+mod namespace;
+mod remove;
 mod shown;
+mod spread;
+mod stuck;
+mod table;
 mod tree;
+mod visible;
 
+pub use change::{change_type, remount};
+pub use namespace::{MountNs, Mounts, is_chrooted};
+pub use remove::{check_unmount_flags, forget, is_local, to_umount, umount, uncover};
 pub use shown::{for_roots_below, show_mountinfo, show_mounts, show_mountstats};
-use tree::{CHANGE, LIST, node};
-pub use tree::{check_unmount_flags, do_mount, forget, pivot_root, to_umount, umount};
+use stuck::Stuck;
+pub use table::{MOUNT_MAX, Table, may_mount};
+use tree::change;
+pub use tree::{do_mount, pivot_root};
 
 /// `MS_RDONLY`.
 pub const MS_RDONLY: u32 = 1;
@@ -40,6 +56,14 @@ pub const MS_BIND: u32 = 4096;
 pub const MS_MOVE: u32 = 8192;
 /// `MS_REC`.
 pub const MS_REC: u32 = 16384;
+/// `MS_SILENT`.
+const MS_SILENT: u32 = 32768;
+/// `MS_UNBINDABLE`.
+const MS_UNBINDABLE: u32 = 1 << 17;
+/// `MS_SLAVE`.
+const MS_SLAVE: u32 = 1 << 19;
+/// `MS_SHARED`.
+const MS_SHARED: u32 = 1 << 20;
 /// `MS_UNBINDABLE`, `MS_PRIVATE`, `MS_SLAVE`, `MS_SHARED`.
 pub const MS_PROPAGATION: u32 = 0xf << 17;
 /// `MS_RELATIME`.
@@ -48,17 +72,33 @@ pub const MS_RELATIME: u32 = 1 << 21;
 const MS_STRICTATIME: u32 = 1 << 24;
 /// When the times of access change. A remount that names none of them leaves that as it is.
 const ACCESS_TIMES: u32 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
+/// Those of them by which mounts differ here.
+const ACCESS_KINDS: u32 = MS_NOATIME | MS_NODIRATIME;
 /// Flags that belong to a mount.
 const PER_MOUNT: u32 =
     MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOSYMFOLLOW | MS_NOATIME | MS_NODIRATIME | MS_RELATIME;
-/// `MNT_FORCE`.
-const MNT_FORCE: u32 = 1;
-/// `MNT_DETACH`.
-const MNT_DETACH: u32 = 2;
-/// `MNT_EXPIRE`.
-const MNT_EXPIRE: u32 = 4;
 /// `UMOUNT_NOFOLLOW`.
 pub const UMOUNT_NOFOLLOW: u32 = 8;
+
+/// A bit of [`Mount::state`]: it is not moved or unmounted without what it is mounted in (Linux:
+/// `MNT_LOCKED`).
+const LOCKED: u32 = 1;
+/// It is left out when what is above it is bound elsewhere.
+const UNBINDABLE: u32 = 2;
+/// When its times of access change must stay as it is.
+const LOCK_ATIME: u32 = 4;
+/// These stay set ([`lock_of`]).
+const LOCK_READONLY: u32 = 8;
+const LOCK_NOSUID: u32 = 16;
+const LOCK_NODEV: u32 = 32;
+const LOCK_NOEXEC: u32 = 64;
+/// Flags of a mount, and the bits that lock them.
+const LOCKS: [(u32, u32); 4] = [
+    (MS_RDONLY, LOCK_READONLY),
+    (MS_NOSUID, LOCK_NOSUID),
+    (MS_NODEV, LOCK_NODEV),
+    (MS_NOEXEC, LOCK_NOEXEC),
+];
 
 /// A mount: a tree, and the place at which it is mounted.
 pub struct Mount {
@@ -69,10 +109,18 @@ pub struct Mount {
     /// `MS_*` flags of this mount.
     flags: AtomicU32,
     /// The source, as given to `mount`.
-    pub source: String,
+    pub source: Arc<str>,
     at: SpinLock<Option<Path>>,
-    /// Whether it is in [`LIST`]. Only then mounts below it may change.
-    listed: AtomicBool,
+    /// The namespace's table in which it is. Only then mounts below it may change.
+    table: SpinLock<Option<Arc<Table>>>,
+    /// [`LOCKED`] and so on. Changes while all mounts are locked.
+    state: AtomicU32,
+    /// Who it is in the groups of peers; 0: it is private. Changes while all mounts are locked.
+    member: AtomicU32,
+    /// For who has locked all mounts, and leaves 0 there.
+    mark: AtomicU32,
+    /// What still hangs in it after it was unmounted.
+    stuck: SpinLock<Stuck>,
     internal: bool,
     /// Nobody has used it since `MNT_EXPIRE`.
     expiring: AtomicBool,
@@ -84,19 +132,78 @@ static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 static ROOT: Once<Path> = Once::new();
 
 impl Mount {
-    fn build(root: Shared<Dentry>, flags: u32, source: &[u8], internal: bool) -> Shared<Self> {
+    fn value(root: Shared<Dentry>, flags: u32, source: Arc<str>, internal: bool) -> Self {
         root.inode.sb.mounts.fetch_add(1, Ordering::Relaxed);
-        Shared::new(Self {
+        Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             root: Held::new(root),
             flags: AtomicU32::new(flags & PER_MOUNT),
-            source: String::from_utf8_lossy(source).into_owned(),
+            source,
             at: SpinLock::new(None),
-            listed: AtomicBool::new(false),
+            table: SpinLock::new(None),
+            state: AtomicU32::new(0),
+            member: AtomicU32::new(0),
+            mark: AtomicU32::new(0),
+            stuck: SpinLock::new(Stuck::NOTHING),
             internal,
             expiring: AtomicBool::new(false),
             writers: AtomicU32::new(0),
+        }
+    }
+    fn build(root: Shared<Dentry>, flags: u32, source: &[u8], internal: bool) -> Shared<Self> {
+        let source = Arc::from(&*alloc::string::String::from_utf8_lossy(source));
+        Shared::new(Self::value(root, flags, source, internal))
+    }
+    /// One that shows `root`, and else is as this one. `ENOMEM`.
+    fn copy_at(&self, root: Shared<Dentry>) -> Result<Shared<Self>, Errno> {
+        let value = Self::value(root, self.flags(), self.source.clone(), false);
+        let sb = value.root.inode.sb.clone();
+        value.state.store(self.state(), Ordering::Relaxed);
+        Shared::try_new(value).ok_or_else(|| {
+            // The one that is copied shows it, too, so this was not the last.
+            sb.mounts.fetch_sub(1, Ordering::AcqRel);
+            Errno::ENOMEM
         })
+    }
+    fn state(&self) -> u32 {
+        self.state.load(Ordering::Relaxed)
+    }
+    fn is(&self, bit: u32) -> bool {
+        self.state() & bit != 0
+    }
+    /// Sets bits of its state and takes others away. The caller has locked all mounts.
+    fn set_state(&self, set: u32, clear: u32) {
+        self.state.store((self.state() | set) & !clear, Ordering::Relaxed);
+    }
+    fn member(&self) -> Option<Member> {
+        Member::from_number(self.member.load(Ordering::Relaxed))
+    }
+    fn set_member(&self, member: Option<Member>) {
+        self.member
+            .store(member.map_or(0, Member::number), Ordering::Relaxed);
+    }
+    /// The table of the namespace in which it is. `EINVAL` for a mount that was unmounted, and for one of
+    /// files outside any tree.
+    fn table(&self) -> Result<Arc<Table>, Errno> {
+        self.table.lock().clone().ok_or(Errno::EINVAL)
+    }
+    /// Whether it is in the namespace of the running task. Set-user-ID files in others' mounts are ordinary
+    /// ones.
+    pub fn is_mine(&self) -> bool {
+        table::with_current(|mine| {
+            self.table
+                .lock()
+                .as_ref()
+                .is_some_and(|table| Arc::ptr_eq(table, mine))
+        })
+    }
+    /// `EINVAL` for a mount that is not in the namespace of the running task.
+    fn check_mine(&self) -> Result<(), Errno> {
+        if self.is_mine() {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
     }
     /// A walk has come to it.
     #[inline(always)]
@@ -125,14 +232,6 @@ impl Mount {
     pub fn shows_all(&self) -> bool {
         self.root.is_root()
     }
-    /// `EINVAL` for a mount that was unmounted, and for one of files outside any tree.
-    fn check_listed(&self) -> Result<(), Errno> {
-        if self.listed.load(Ordering::Relaxed) {
-            Ok(())
-        } else {
-            Err(Errno::EINVAL)
-        }
-    }
     /// Where it is mounted. `None` for the first root, and for a mount that was unmounted.
     pub fn mountpoint(&self) -> Option<Path> {
         self.at.lock().clone()
@@ -141,6 +240,15 @@ impl Mount {
     #[inline]
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
+    }
+    /// Whether device files in it can be opened: not those of a file system that a user namespace has filled.
+    pub fn has_devices(&self) -> bool {
+        let sb = &self.root.inode.sb;
+        self.flags() & MS_NODEV == 0 && (sb.owner.is_none() || sb.fs_type == "devpts")
+    }
+    /// Whether set-user-ID programs in it give a task in this user namespace their owners' ids.
+    pub fn gives_ids(&self, to: &UserRef) -> bool {
+        self.flags() & MS_NOSUID == 0 && user::is_within(to, &self.root.inode.sb.owner) && self.is_mine()
     }
     /// `EROFS` if the mount or the file system is read-only.
     #[inline]
@@ -162,7 +270,7 @@ impl Mount {
         }
         self.put_write();
         // Perhaps somebody is just finding out that it cannot be made read-only.
-        let _change = CHANGE.lock();
+        let _change = change();
         self.check_writable()?;
         self.count_write();
         Ok(())
@@ -178,50 +286,9 @@ impl Mount {
     }
 }
 
-/// Sets `MS_RDONLY` in `flags`, unless one of `busy` is not 0: `EBUSY`. The caller holds `CHANGE`.
-fn make_read_only(flags: &AtomicU32, busy: &[&AtomicU32]) -> Result<(), Errno> {
-    let before = flags.fetch_or(MS_RDONLY, Ordering::SeqCst);
-    if before & MS_RDONLY == 0 && busy.iter().any(|count| count.load(Ordering::SeqCst) != 0) {
-        flags.fetch_and(!MS_RDONLY, Ordering::Relaxed);
-        return Err(Errno::EBUSY);
-    }
-    Ok(())
-}
-
-/// `MS_REMOUNT`: changes the options of the file system, or with `MS_BIND` only those of the mount. `EBUSY`:
-/// it is to be read-only, and files are open for writing, or there are some without a name.
-fn remount(at: &Path, flags: u32, data: &str) -> Result<(), Errno> {
-    let _change = CHANGE.lock();
-    at.mnt.check_listed()?;
-    if !Shared::ptr_eq(&at.dentry, &at.mnt.root) {
-        return Err(Errno::EINVAL);
-    }
-    let sb = &at.mnt.root.inode.sb;
-    let before = sb.flags.load(Ordering::Relaxed);
-    if flags & MS_BIND == 0 {
-        sb.ops.check_options(data)?;
-        if flags & MS_RDONLY != 0 {
-            make_read_only(&sb.flags, &[&sb.writers, &sb.nameless])?;
-        }
-        sb.ops
-            .remount(data)
-            .inspect_err(|_| sb.flags.store(before, Ordering::Relaxed))?;
-        sb.flags
-            .store(before & !MS_RDONLY | flags & MS_RDONLY, Ordering::Relaxed);
-    } else if flags & !before & MS_RDONLY != 0 {
-        make_read_only(&at.mnt.flags, &[&at.mnt.writers])?;
-    }
-    let mut own = flags & PER_MOUNT;
-    if flags & ACCESS_TIMES == 0 {
-        own |= at.mnt.flags() & ACCESS_TIMES;
-    }
-    at.mnt.flags.store(own, Ordering::Relaxed);
-    CHANGES.announce();
-    Ok(())
-}
-
 impl Retire for Mount {
     fn retire(&self, retiring: &Retiring) {
+        self.let_stuck_go();
         self.leave();
         let at = self.at.lock().take();
         drop(at);
@@ -251,36 +318,11 @@ impl Mount {
     }
 }
 
-/// Tells waiters that a mount has changed.
-pub struct Changes {
-    count: AtomicU32,
-    /// The queue of waiters.
-    pub queue: WaitQueue,
-}
-
-/// The one of the only mount namespace.
-pub static CHANGES: Changes = Changes {
-    count: AtomicU32::new(0),
-    queue: WaitQueue::new(),
-};
-
-impl Changes {
-    /// How many changes there were.
-    pub fn count(&self) -> u32 {
-        self.count.load(Ordering::Acquire)
-    }
-    fn announce(&self) {
-        self.count.fetch_add(1, Ordering::Release);
-        self.queue.wake_all();
-    }
-}
-
 /// Makes `root` the first root.
 pub fn init(root: Shared<Dentry>) {
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
-    mnt.listed.store(true, Ordering::Relaxed);
-    let node = node(&mnt, u64::from(mnt.id)).expect("memory for the first mount");
-    LIST.lock().insert(node);
+    table::init(&mnt);
+    provide(Kind::Mnt, &namespace::Maker);
     if ROOT.set(Path { mnt, dentry: root }).is_err() {
         warning!("The root is already there");
     }
@@ -289,13 +331,4 @@ pub fn init(root: Shared<Dentry>) {
 /// The root of the first mount, where init starts.
 pub fn initial_root() -> Path {
     ROOT.get().expect("fs::init has run").clone()
-}
-
-/// `EPERM` unless the running task may mount and unmount.
-pub fn may_mount() -> Result<(), Errno> {
-    if crate::task::current().creds().capable(cap::SYS_ADMIN) {
-        Ok(())
-    } else {
-        Err(Errno::EPERM)
-    }
 }

@@ -64,7 +64,37 @@ impl Mountpoint {
         let _changes = self.changes.lock();
         self.found(Shared::address(below), &read())?.get()
     }
-    /// Adds `mnt` in `below`, where nothing is mounted on this name.
+    /// One of the mounts here of which `f` is true. `f` may take locks under which nothing is mounted.
+    pub fn one_that(&self, f: impl Fn(&Mount) -> bool) -> Option<Shared<Mount>> {
+        let _changes = self.changes.lock();
+        let reader = read();
+        let mut at = self.first.load(&reader);
+        while let Some(hung) = at {
+            if let Some(mnt) = hung.mnt.found(&reader)
+                && f(mnt.value())
+            {
+                return mnt.get();
+            }
+            at = hung.next.load(&reader);
+        }
+        None
+    }
+    /// Whether `f` is true of one of the mounts here. It takes no reference, which would make a mount busy
+    /// for who unmounts it.
+    pub fn has_one(&self, f: impl Fn(&Mount) -> bool) -> bool {
+        let _changes = self.changes.lock();
+        let reader = read();
+        let mut at = self.first.load(&reader);
+        while let Some(hung) = at {
+            if hung.mnt.found(&reader).is_some_and(|mnt| f(mnt.value())) {
+                return true;
+            }
+            at = hung.next.load(&reader);
+        }
+        false
+    }
+    /// Adds `mnt` in `below`, where nothing is mounted on this name. It comes behind the others: how long it
+    /// takes to find the mounts of the first namespace does not depend on how many others there are.
     pub fn add(&self, below: &Shared<Mount>, mnt: Shared<Mount>) {
         let new = Shared::new(Hung {
             below: Shared::address(below),
@@ -72,8 +102,12 @@ impl Mountpoint {
             next: Slot::empty(),
         });
         let _changes = self.changes.lock();
-        drop(new.next.replace(self.first.replace(None)));
-        drop(self.first.replace(Some(new)));
+        let reader = read();
+        let mut place = &self.first;
+        while let Some(hung) = place.load(&reader) {
+            place = &hung.next;
+        }
+        drop(place.replace(Some(new)));
         self.count.fetch_add(1, Ordering::Release);
     }
     /// Replaces the mount in `below` by `mnt`.
@@ -88,7 +122,10 @@ impl Mountpoint {
     }
     /// Removes the mount in `below`.
     pub fn remove(&self, below: &Shared<Mount>) {
-        let below = Shared::address(below);
+        self.remove_at(Shared::address(below));
+    }
+    /// Removes the mount in the one at address `below`, if there is one.
+    pub fn remove_at(&self, below: usize) {
         let gone = {
             let _changes = self.changes.lock();
             let reader = read();

@@ -1,6 +1,6 @@
-//! `mqueue`: the names and files of POSIX message queues ([`crate::ipc::mqueue`]). There is one instance,
-//! which programs may mount, and in whose root all queues are. As in other file systems in memory its
-//! entries are dentries.
+//! `mqueue`: the names and files of POSIX message queues ([`crate::ipc::mqueue`]). Each IPC
+//! namespace has an instance, which programs may mount, and in whose root all its queues are. As in other
+//! file systems in memory its entries are dentries.
 
 use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode, FileOps};
@@ -13,10 +13,12 @@ use crate::fs::poll::{PollEvents, PollTable};
 use crate::fs::pseudo::read_from;
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::fs::{inotify, names, open};
+use crate::ipc::mqueue::limits::Table;
 use crate::ipc::mqueue::notice::{How, Notice};
 use crate::ipc::mqueue::{Message, Queue, Wait};
+use crate::ipc::ns::{Own, Place};
 use crate::rcu::Shared;
-use crate::sync::{Mutex, Once};
+use crate::sync::{Mutex, Once, SpinLock};
 use crate::task::audit::names as audit;
 use crate::task::{Creds, current};
 use alloc::boxed::Box;
@@ -34,10 +36,12 @@ const DIRENT_SIZE: u64 = 20;
 /// The file system type.
 pub static MQUEUE: FsType = FsType {
     name: "mqueue",
+    for_users: Some(|| Own::of_current().owner()),
+    revealing: false,
     needs_device: false,
     mount: |_, data| {
         no_options(data)?;
-        Ok(place().dentry.clone())
+        Ok(place().dentry)
     },
 };
 
@@ -60,27 +64,74 @@ impl SuperOps for Super {
     }
 }
 
-static PLACE: Once<Path> = Once::new();
+static INITIAL: Once<Files> = Once::new();
 
-/// The directory of all queues, in the mount by which `mq_open` finds it.
-fn place() -> &'static Path {
-    PLACE.get_or_init(|| {
-        let sb = SuperBlock::new("mqueue", Box::new(Super), true);
-        let dentry = new_root(&sb, Box::new(Root), 0o1777);
-        Path {
-            mnt: Mount::new_internal(dentry.clone(), 0),
-            dentry,
+/// The directory of all queues of the running thread's IPC namespace, in the mount by which `mq_open` finds
+/// it.
+fn place() -> Path {
+    let own = Own::of_current();
+    let Some(ns) = own.made() else {
+        return INITIAL
+            .get_or_init(|| Files::new(&own, (0, 0), true))
+            .path
+            .clone();
+    };
+    let files = ns
+        .files
+        .get_or_init(|| Box::new(Files::new(&own, ns.maker, false)));
+    match files.downcast_ref::<Files>() {
+        Some(files) => files.path.clone(),
+        // Nobody puts anything else there.
+        None => Files::new(&own, ns.maker, false).path.clone(),
+    }
+}
+
+/// Where the directory's operations find its entries.
+type Entries = Arc<SpinLock<Option<Shared<Dentry>>>>;
+
+/// The directory of a namespace, which goes with it where it is not mounted.
+struct Files {
+    path: Path,
+    entries: Entries,
+}
+
+impl Files {
+    /// `persistent`: that of the initial namespace.
+    fn new(own: &Own, (uid, gid): (u32, u32), persistent: bool) -> Self {
+        let sb = SuperBlock::owned("mqueue", Box::new(Super), persistent, own.owner());
+        let entries: Entries = Arc::new(SpinLock::new(None));
+        let root = Root {
+            limits: own.queues(),
+            entries: entries.clone(),
+        };
+        let dentry = new_root(&sb, Box::new(root), 0o1777);
+        dentry.inode.set_owner(uid, gid);
+        *entries.lock() = Some(dentry.clone());
+        let mnt = Mount::new_internal(dentry.clone(), 0);
+        Self {
+            path: Path { mnt, dentry },
+            entries,
         }
-    })
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let root = self.entries.lock().take();
+        drop(root);
+    }
 }
 
 /// The directory.
-struct Root;
+struct Root {
+    limits: Place<Table>,
+    entries: Entries,
+}
 
 impl InodeOps for Root {
     fn create(&self, dir: &Shared<Inode>, new: &NewInode<'_>) -> Result<Shared<Inode>, Errno> {
         match new.kind {
-            FileType::Regular => make(dir, new.mode, None),
+            FileType::Regular => make(&self.limits, dir, new.mode, None),
             _ => Err(Errno::EPERM),
         }
     }
@@ -91,7 +142,9 @@ impl InodeOps for Root {
         false
     }
     fn size(&self, _: &Inode) -> u64 {
-        let entries = place().dentry.children().map_or(0, |children| children.len());
+        let root = self.entries.lock();
+        let children = root.as_ref().and_then(|root| root.children());
+        let entries = children.map_or(0, |children| children.len());
         (2 + entries as u64) * DIRENT_SIZE
     }
 }
@@ -119,8 +172,13 @@ impl InodeOps for Node {
 }
 
 /// Makes a queue's file. `mode`: without the umask's bits. The errors of [`Queue::new`].
-fn make(dir: &Shared<Inode>, mode: u32, asked: Option<[isize; 2]>) -> Result<Shared<Inode>, Errno> {
-    let queue = Queue::new(asked)?;
+fn make(
+    limits: &Place<Table>,
+    dir: &Shared<Inode>,
+    mode: u32,
+    asked: Option<[isize; 2]>,
+) -> Result<Shared<Inode>, Errno> {
+    let queue = Queue::new(limits, asked)?;
     let creds = current().creds();
     let new = NewInode {
         kind: FileType::Regular,
@@ -134,11 +192,11 @@ fn make(dir: &Shared<Inode>, mode: u32, asked: Option<[isize; 2]>) -> Result<Sha
 }
 
 /// `EACCES`: it is no name of a single entry, or the running thread may not search the directory.
-fn check_name(name: &[u8], creds: &Creds) -> Result<(), Errno> {
+fn check_name(dir: &Dentry, name: &[u8], creds: &Creds) -> Result<(), Errno> {
     if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
         return Err(Errno::EACCES);
     }
-    perm::permission(&place().dentry.inode, EXEC, creds)
+    perm::permission(&dir.inode, EXEC, creds)
 }
 
 /// `mq_open`. `name`: without a slash. `mode`: permissions of a new queue, without the umask. `asked`: how
@@ -146,8 +204,8 @@ fn check_name(name: &[u8], creds: &Creds) -> Result<(), Errno> {
 /// `ENAMETOOLONG`, `ENFILE`, those of [`Queue::new`]. May sleep.
 pub fn open(name: &[u8], flags: u32, mode: u32, asked: Option<[isize; 2]>) -> Result<Arc<File>, Errno> {
     let creds = current().creds();
-    check_name(name, &creds)?;
-    let Path { mnt, dentry } = place();
+    let Path { mnt, dentry } = &place();
+    check_name(dentry, name, &creds)?;
     let found = loop {
         match dentry.lookup(name) {
             Ok(found) => {
@@ -162,7 +220,7 @@ pub fn open(name: &[u8], flags: u32, mode: u32, asked: Option<[isize; 2]>) -> Re
                 // even if there was room for one only.
                 let _making = MAKING.lock();
                 if matches!(dentry.lookup(name), Err(Errno::ENOENT)) {
-                    match create(name, mode, asked, &creds) {
+                    match create(dentry, name, mode, asked, &creds) {
                         // By `open` in a mount of the directory.
                         Err(Errno::EEXIST) => {}
                         made => break made?,
@@ -198,11 +256,17 @@ fn may_open(inode: &Inode, flags: u32, creds: &Creds) -> Result<(), Errno> {
 }
 
 /// Makes a queue with this name.
-fn create(name: &[u8], mode: u32, asked: Option<[isize; 2]>, creds: &Creds) -> Result<Shared<Dentry>, Errno> {
-    let dir = &place().dentry;
+fn create(
+    dir: &Shared<Dentry>,
+    name: &[u8],
+    mode: u32,
+    asked: Option<[isize; 2]>,
+    creds: &Creds,
+) -> Result<Shared<Dentry>, Errno> {
     perm::permission(&dir.inode, WRITE | EXEC, creds).inspect_err(|_| audit::not_made(&dir.inode, name))?;
     let mode = mode & 0o7777 & !current().fs().umask();
-    let made = make(&dir.inode, mode, asked).and_then(|inode| names::insert_new(dir, name, inode));
+    let limits = Own::of_current().queues();
+    let made = make(&limits, &dir.inode, mode, asked).and_then(|inode| names::insert_new(dir, name, inode));
     let child = made.inspect_err(|errno| {
         if *errno != Errno::EEXIST {
             audit::not_made(&dir.inode, name);
@@ -214,11 +278,11 @@ fn create(name: &[u8], mode: u32, asked: Option<[isize; 2]>, creds: &Creds) -> R
 
 /// `mq_unlink`. Errors: `EACCES`, `ENOENT`, `EPERM`, `EROFS`, `EBUSY`, `ENAMETOOLONG`. May sleep.
 pub fn unlink(name: &[u8]) -> Result<(), Errno> {
-    let place = place();
+    let place = &place();
     audit::found_hidden_parent(&place.dentry);
     place.mnt.check_writable()?;
     let creds = current().creds();
-    check_name(name, &creds)?;
+    check_name(&place.dentry, name, &creds)?;
     names::remove(place, name, &creds, false, false)
 }
 

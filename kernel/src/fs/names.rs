@@ -5,6 +5,7 @@ use crate::fs::acl;
 use crate::fs::dentry::{Dentry, Directory, NAME_MAX, Name};
 use crate::fs::inode::{Dev, FileType, Inode, NewInode};
 use crate::fs::inotify;
+use crate::fs::mount;
 use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, WRITE};
@@ -55,12 +56,16 @@ pub struct New<'a> {
 /// creator.
 pub fn new_inode(dir: &Path, creds: &Creds, new: &New<'_>) -> Result<Shared<Inode>, Errno> {
     let parent = &dir.dentry.inode;
+    perm::may_have(parent, creds.fsuid, creds.fsgid)?;
     let (mut gid, mut mode) = (creds.fsgid, new.mode & 0o7777);
     if parent.mode() & 0o2000 != 0 {
         gid = parent.gid();
         if new.kind == FileType::Directory {
             mode |= 0o2000;
-        } else if mode & 0o2010 == 0o2010 && !creds.in_group(gid) && !creds.capable(cap::FSETID) {
+        } else if mode & 0o2010 == 0o2010
+            && !creds.in_group(gid)
+            && !perm::capable(creds, parent, cap::FSETID)
+        {
             mode &= !0o2000;
         }
     }
@@ -218,7 +223,7 @@ fn remove_child(
         if !entries.is(name, child) {
             return Ok(false);
         }
-        if child.mounted.is_used() {
+        if is_mounted_here(child) {
             return Err(Errno::EBUSY);
         }
         bury(child)?;
@@ -228,10 +233,20 @@ fn remove_child(
         entries.remove(name);
         child.set_unlinked();
     }
+    if child.mounted.is_used() {
+        mount::uncover(child);
+    }
     child.inode.touch_changed();
     dir.dentry.inode.touch_modified();
     inotify::removed(&dir.dentry, child);
     Ok(true)
+}
+
+/// Whether something is mounted on a name in the namespace of the running task. Mounts in others do not keep
+/// a name. Its directory is locked.
+#[inline]
+fn is_mounted_here(name: &Shared<Dentry>) -> bool {
+    name.mounted.is_used() && mount::is_local(name)
 }
 
 /// Takes a link from an inode that is being removed. A directory must be empty; nothing can be added to it
@@ -320,18 +335,30 @@ pub fn check_flags(flags: u32) -> Result<(), Errno> {
 pub fn rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<(), Errno> {
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let sb = from_dir.inode.sb.clone();
-    let _order = if Shared::ptr_eq(from_dir, to_dir) {
+    let order = if Shared::ptr_eq(from_dir, to_dir) {
         None
     } else {
         Some(sb.rename_lock.lock())
     };
-    while !try_rename(old, new, creds, flags)? {}
+    let mut covered = None;
+    while !try_rename(old, new, creds, flags, &mut covered)? {}
+    drop(order);
+    if let Some(name) = covered {
+        mount::uncover(&name);
+    }
     Ok(())
 }
 
 /// [`rename`]. `false`: one of the names meanwhile stands for another file. If the directories differ, the
-/// superblock's rename lock is held.
-fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Result<bool, Errno> {
+/// superblock's rename lock is held. `covered` gets the name that was replaced if others have mounted
+/// something on it.
+fn try_rename(
+    old: &Side<'_>,
+    new: &Side<'_>,
+    creds: &Creds,
+    flags: u32,
+    covered: &mut Option<Shared<Dentry>>,
+) -> Result<bool, Errno> {
     let (from_dir, to_dir) = (&old.dir.dentry, &new.dir.dentry);
     let source = from_dir.lookup(old.name)?;
     let exchange = flags & RENAME_EXCHANGE != 0;
@@ -416,7 +443,7 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
             return Ok(false);
         }
         // Mounting on a name needs the lock of the name's directory, which is held.
-        if source.mounted.is_used() || target.as_ref().is_some_and(|t| t.mounted.is_used()) {
+        if is_mounted_here(&source) || target.as_ref().is_some_and(is_mounted_here) {
             return Err(Errno::EBUSY);
         }
         let moving = Moving::begin();
@@ -463,6 +490,9 @@ fn try_rename(old: &Side<'_>, new: &Side<'_>, creds: &Creds, flags: u32) -> Resu
     }
     source.inode.touch_changed();
     if let Some(t) = &target {
+        if !exchange && t.mounted.is_used() {
+            *covered = Some(t.clone());
+        }
         t.inode.touch_changed();
     }
     from_dir.inode.touch_modified();

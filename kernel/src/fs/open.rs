@@ -6,7 +6,7 @@ use crate::fs::file::{File, FileMode, FileOps, PathOnly};
 use crate::fs::inode::{Dev, FileType, Inode};
 use crate::fs::locks::leases;
 use crate::fs::lookup::{AT_FDCWD, lookup, walker};
-use crate::fs::mount::{MS_NODEV, MS_NOEXEC};
+use crate::fs::mount::MS_NOEXEC;
 use crate::fs::names::{self, New};
 use crate::fs::path::Path;
 use crate::fs::perm::{self, EXEC, READ, WRITE};
@@ -198,7 +198,7 @@ pub fn finish(path: Path, flags: u32, creds: &Creds, check: bool) -> Result<Arc<
         {
             return Err(Errno::EOVERFLOW);
         }
-        FileType::CharDevice | FileType::BlockDevice if path.mnt.flags() & MS_NODEV != 0 => {
+        FileType::CharDevice | FileType::BlockDevice if !path.mnt.has_devices() => {
             return Err(Errno::EACCES);
         }
         _ => {}

@@ -3,6 +3,7 @@
 use crate::fs::acl;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
+use crate::task::ns::user;
 use crate::task::{Creds, creds::cap};
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use limen_linux_abi::Errno;
@@ -60,7 +61,7 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
         return Ok(());
     }
     let directory = inode.kind == FileType::Directory;
-    if (directory || mask & EXEC == 0 || mode & 0o111 != 0) && creds.capable(cap::DAC_OVERRIDE) {
+    if (directory || mask & EXEC == 0 || mode & 0o111 != 0) && capable(creds, inode, cap::DAC_OVERRIDE) {
         return Ok(());
     }
     let search = if directory {
@@ -68,10 +69,25 @@ fn check(inode: &Inode, mode: u32, mask: u32, creds: &Creds) -> Result<(), Errno
     } else {
         mask == READ
     };
-    if search && creds.capable(cap::DAC_READ_SEARCH) {
+    if search && capable(creds, inode, cap::DAC_READ_SEARCH) {
         Ok(())
     } else {
         Err(Errno::EACCES)
+    }
+}
+
+/// Whether `creds` have `cap` for a file: their user namespace must know its owner and its group.
+#[inline]
+pub fn capable(creds: &Creds, inode: &Inode, cap: u32) -> bool {
+    creds.capable_own(cap) && (creds.user.is_none() || creds.capable_for(inode.uid(), inode.gid(), cap))
+}
+
+/// Whether what `creds` make gets ids that the file system of `inode` has. `EOVERFLOW`.
+#[inline]
+pub fn may_have(inode: &Inode, kuid: u32, kgid: u32) -> Result<(), Errno> {
+    match user::maps_both(&inode.sb.owner, kuid, kgid) {
+        true => Ok(()),
+        false => Err(Errno::EOVERFLOW),
     }
 }
 
@@ -89,7 +105,7 @@ pub fn path_permission(path: &Path, mask: u32, creds: &Creds) -> Result<(), Errn
 
 /// Whether the caller owns the inode or has `CAP_FOWNER`.
 pub fn owner_or_capable(inode: &Inode, creds: &Creds) -> bool {
-    creds.fsuid == inode.uid() || creds.capable(cap::FOWNER)
+    creds.fsuid == inode.uid() || capable(creds, inode, cap::FOWNER)
 }
 
 /// Whether the entry of `victim` may be removed from `dir`: that needs write and search permission for the
@@ -100,7 +116,7 @@ pub fn may_delete(dir: &Path, victim: &Inode, creds: &Creds) -> Result<(), Errno
     if d.mode() & 0o1000 != 0
         && victim.uid() != creds.fsuid
         && d.uid() != creds.fsuid
-        && !creds.capable(cap::FOWNER)
+        && !capable(creds, victim, cap::FOWNER)
     {
         return Err(Errno::EPERM);
     }

@@ -73,8 +73,12 @@ pub type Show = Arc<dyn Fn(&mut Text) -> Result<(), Errno> + Send + Sync>;
 pub type Store = Arc<dyn Fn(&[u8]) -> Result<(), Errno> + Send + Sync>;
 /// Opens a file that has operations of its own.
 pub type Open = Arc<dyn Fn(u32) -> Result<Arc<dyn FileOps>, Errno> + Send + Sync>;
+/// Whether the running thread may do what these bits say (read 4, write 2, execute 1).
+pub type Rights = fn(u32) -> bool;
 /// Finds a directory of another file system.
 pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
+/// Gives user and group that are root's.
+pub type Root = fn() -> (u32, u32);
 /// Returns where a link leads.
 pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
 
@@ -90,7 +94,10 @@ pub enum Node {
     Special(u32, FileType, Dev, Open),
     /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
     /// effect.
-    Strict(u32, Open),
+    Strict(u32, Root, Open),
+    /// A file with operations of its own. Who may do what the mode says is decided by a function, not by
+    /// owner and capabilities.
+    Decided(u32, Rights, Open),
     /// A symbolic link.
     Link(Follow),
     /// A directory.
@@ -204,7 +211,7 @@ impl Node {
     /// The kind of file.
     pub fn kind(&self) -> FileType {
         match self {
-            Self::File(..) | Self::Strict(..) => FileType::Regular,
+            Self::File(..) | Self::Strict(..) | Self::Decided(..) => FileType::Regular,
             Self::Special(_, kind, ..) => *kind,
             Self::Link(_) => FileType::Symlink,
             Self::Directory(..) | Self::Same(_) => FileType::Directory,
@@ -235,7 +242,8 @@ impl Node {
         let mode = match &self {
             Self::File(mode, ..)
             | Self::Special(mode, ..)
-            | Self::Strict(mode, _)
+            | Self::Strict(mode, ..)
+            | Self::Decided(mode, ..)
             | Self::Directory(mode, _) => *mode,
             Self::Link(_) => 0o777,
             Self::Same(_) => 0,
@@ -272,6 +280,17 @@ fn number(parent: u64, name: &[u8], which: u64) -> u64 {
 }
 
 impl InodeOps for Ops {
+    fn is_mount_point(&self) -> bool {
+        let Node::Directory(_, directory) = &self.0 else {
+            return false;
+        };
+        let mut empty = true;
+        directory.list(2, &mut |_, _, _| {
+            empty = false;
+            false
+        });
+        empty
+    }
     fn lookup(&self, dir: &Shared<Inode>, name: &[u8]) -> Result<Shared<Inode>, Errno> {
         let Node::Directory(_, directory) = &self.0 else {
             return Err(Errno::ENOTDIR);
@@ -280,6 +299,7 @@ impl InodeOps for Ops {
         let owner = match &node {
             Node::Same(find) => return find(),
             Node::Directory(mode, inner) => inner.own(*mode),
+            Node::Strict(_, root, _) => root(),
             _ => directory.owner(),
         };
         let ino = number(dir.ino, name, directory.which(name));
@@ -329,14 +349,12 @@ impl InodeOps for Ops {
         }
     }
     fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
-        let Node::Strict(mode, _) = &self.0 else {
-            return None;
+        let may = match &self.0 {
+            Node::Strict(mode, root, _) => digit(*mode, mask, root()),
+            Node::Decided(_, rights, _) => rights(mask),
+            _ => return None,
         };
-        Some(if root_digit(*mode, mask) {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        })
+        Some(if may { Ok(()) } else { Err(Errno::EACCES) })
     }
     fn follow(&self, _: &Shared<Inode>) -> Result<Link, Errno> {
         match &self.0 {
@@ -347,19 +365,21 @@ impl InodeOps for Ops {
     fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
-            Node::Special(_, _, _, open) | Node::Strict(_, open) => Some(open(flags)?),
+            Node::Special(_, _, _, open) | Node::Strict(_, _, open) | Node::Decided(_, _, open) => {
+                Some(open(flags)?)
+            }
             _ => None,
         })
     }
 }
 
-/// Whether the running task may do `want` (bits of a digit of the mode) with a file of root's for which
-/// capabilities have no effect: root according to the first digit.
-pub fn root_digit(mode: u32, want: u32) -> bool {
+/// Whether the running task may do `want` (bits of a digit of the mode) with a file for which capabilities
+/// have no effect, and whose owner and group are these: the owner according to the first digit.
+pub fn digit(mode: u32, want: u32, (uid, gid): (u32, u32)) -> bool {
     let creds = crate::task::current().creds();
-    let bits = if creds.euid == 0 {
+    let bits = if creds.euid == uid {
         mode >> 6
-    } else if creds.egid == 0 || creds.groups.contains(&0) {
+    } else if creds.egid == gid || creds.groups.contains(&gid) {
         mode >> 3
     } else {
         mode

@@ -5,6 +5,9 @@ use crate::fs::inode::{Dev, FileType};
 use crate::fs::inotify::MadeUp;
 use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
+use crate::task::creds::cap;
+use crate::task::current;
+use crate::task::ns::UserRef;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -92,6 +95,9 @@ pub struct SuperBlock {
     pub dev: Dev,
     /// Type name (`tmpfs`).
     pub fs_type: &'static str,
+    /// The user namespace that has the rights of `CAP_SYS_ADMIN` on it. What others make is no device, and
+    /// gives no ids, for anybody else.
+    pub owner: UserRef,
     /// Its answers.
     pub ops: Box<dyn SuperOps>,
     /// Held by the one rename between directories: no directory may move while two of them are locked in
@@ -115,9 +121,21 @@ pub struct SuperBlock {
 static NEXT_MINOR: AtomicU32 = AtomicU32::new(1);
 
 impl SuperBlock {
-    /// A new instance with an anonymous device number of its own.
+    /// A new instance with an anonymous device number of its own. It belongs to the user namespace of the
+    /// running task, unless it is the only one.
     pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
+        let owner = if persistent { None } else { of_current() };
+        Self::owned(fs_type, ops, persistent, owner)
+    }
+    /// The same, which belongs to `owner`.
+    pub fn owned(
+        fs_type: &'static str,
+        ops: Box<dyn SuperOps>,
+        persistent: bool,
+        owner: UserRef,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            owner,
             dev: Dev::new(0, NEXT_MINOR.fetch_add(1, Ordering::Relaxed)),
             fs_type,
             ops,
@@ -137,14 +155,33 @@ impl SuperBlock {
     }
 }
 
+/// The user namespace of the running task.
+pub fn of_current() -> UserRef {
+    current().creds().user.clone()
+}
+
 /// A type of file system.
 pub struct FsType {
     /// Name in `mount -t`.
     pub name: &'static str,
+    /// The user namespace whose root may mount it, and which has the new instance. `None`: only that of the
+    /// initial one may.
+    pub for_users: Option<fn() -> UserRef>,
+    /// Whether it tells of the whole system: a user namespace may only mount it if it sees all of one
+    /// already.
+    pub revealing: bool,
     /// Whether it needs a block device (`nodev` in `/proc/filesystems` if not).
     pub needs_device: bool,
     /// Makes or finds an instance and returns its root. `source` and `data` are those of `mount(2)`.
     pub mount: fn(source: &[u8], data: &str) -> Result<Shared<Dentry>, Errno>,
+}
+
+impl FsType {
+    /// Whether the running task may mount it, as far as that follows from the type.
+    pub fn may_mount(&self) -> bool {
+        let of = self.for_users.and_then(|of| of());
+        current().creds().capable_in(&of, cap::SYS_ADMIN)
+    }
 }
 
 static TYPES: SpinLock<Vec<&'static FsType>> = SpinLock::new(Vec::new());

@@ -3,6 +3,7 @@
 //! have no `user.` attributes, as on Linux 6.1.
 
 use crate::fs::acl::{self, Which};
+use crate::fs::file_caps;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::path::Path;
 use crate::fs::perm;
@@ -16,6 +17,8 @@ use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 use limen_linux_abi::SysResult;
 
+/// The capabilities of a program.
+const CAPABILITY: &[u8] = b"security.capability";
 /// How many bytes a value (`XATTR_SIZE_MAX`), or a list of names, may have.
 const MAX_VALUE: usize = 65536;
 /// How many bytes all attributes of a file may have, so that a program cannot fill the kernel's memory.
@@ -44,16 +47,11 @@ fn check(path: &Path, name: &[u8], write: bool) -> Result<(), Errno> {
         };
     }
     if name.starts_with(b"security.") {
-        let cap = if name == b"security.capability" {
-            cap::SETFCAP
-        } else {
-            cap::SYS_ADMIN
+        let may = match name == CAPABILITY {
+            true => perm::capable(&creds, inode, cap::SETFCAP),
+            false => creds.capable_in(&inode.sb.owner, cap::SYS_ADMIN),
         };
-        return if write && !creds.capable(cap) {
-            Err(Errno::EPERM)
-        } else {
-            Ok(())
-        };
+        return if write && !may { Err(Errno::EPERM) } else { Ok(()) };
     }
     if !name.starts_with(b"system.") {
         perm::permission(inode, if write { perm::WRITE } else { perm::READ }, &creds)?;
@@ -89,6 +87,10 @@ pub fn set(path: &Path, name: &[u8], value: usize, size: usize, flags: u32) -> R
     if !has_storage(inode) {
         return Err(Errno::EOPNOTSUPP);
     }
+    if name == CAPABILITY {
+        data = file_caps::kept(inode, data)?;
+    }
+    let size = data.len();
     let (key, data): (Box<[u8]>, _) = (name.into(), Arc::new(data));
     let old = {
         let mut all = inode.lock_attributes();
@@ -139,7 +141,11 @@ pub fn get(path: &Path, name: &[u8], to: usize, size: usize) -> SysResult {
     if !has_storage(inode) {
         return Err(Errno::EOPNOTSUPP);
     }
-    give(&value(inode, name).ok_or(Errno::ENODATA)?, to, size)
+    let found = value(inode, name).ok_or(Errno::ENODATA)?;
+    if name == CAPABILITY {
+        return give(&file_caps::shown(inode, &found)?, to, size);
+    }
+    give(&found, to, size)
 }
 
 /// `listxattr`.

@@ -4,6 +4,7 @@
 mod control;
 
 use super::ids::Ids;
+use super::ns::own_msg;
 use super::object::{self, Object};
 use super::perm::{self, Perm};
 use super::{IPC_NOWAIT, now, tgid};
@@ -11,6 +12,8 @@ use crate::mm::reserve;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::current;
+use crate::task::ns::UserRef;
+use crate::task::ns::pid::Id;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,19 +22,49 @@ use core::sync::atomic::{
 };
 use limen_linux_abi::{Errno, SysResult};
 
-pub use control::{Command, Out, control, each};
+pub use control::{Command, Out, control};
 
-/// `kernel.msgmax`: the largest message, in bytes.
-pub static MAX: AtomicI32 = AtomicI32::new(8192);
-/// `kernel.msgmnb`: how many bytes a new queue holds.
-pub static MAX_OF_QUEUE: AtomicI32 = AtomicI32::new(16384);
-/// `kernel.msgmni`: how many queues there may be.
-pub static MAX_QUEUES: AtomicI32 = AtomicI32::new(32000);
-/// Messages in all queues, and their bytes.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The queues of a namespace, and how large and how many they may be.
+pub struct Table {
+    /// `kernel.msgmax`: the largest message, in bytes.
+    pub max: AtomicI32,
+    /// `kernel.msgmnb`: how many bytes a new queue holds.
+    pub max_of_queue: AtomicI32,
+    /// `kernel.msgmni`: how many queues there may be.
+    pub max_queues: AtomicI32,
+    /// Messages in all queues, and their bytes.
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+    ids: Ids<Queue>,
+    /// The user namespace that owns it.
+    owner: UserRef,
+}
 
-static QUEUES: Ids<Queue> = Ids::new();
+/// Those of the initial namespace.
+pub static INITIAL: Table = Table::new(None);
+
+impl Table {
+    /// Without queues.
+    pub const fn new(owner: UserRef) -> Self {
+        Self {
+            max: AtomicI32::new(8192),
+            max_of_queue: AtomicI32::new(16384),
+            max_queues: AtomicI32::new(32000),
+            count: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            ids: Ids::new(),
+            owner,
+        }
+    }
+
+    /// The namespace ends.
+    pub(super) fn end(&self) {
+        self.ids.each(|queue| {
+            let gone = queue.end(self, &mut queue.state.lock());
+            drop(gone);
+        });
+    }
+}
 
 const MSG_NOERROR: u32 = 0o10000;
 const MSG_EXCEPT: u32 = 0o20000;
@@ -55,8 +88,8 @@ struct State {
     stime: i64,
     rtime: i64,
     ctime: i64,
-    lspid: i32,
-    lrpid: i32,
+    lspid: Id,
+    lrpid: Id,
 }
 
 /// A queue.
@@ -84,7 +117,7 @@ struct Receiver {
     wanted: Wanted,
     /// How many bytes it has room for; `usize::MAX` if the rest may be cut off.
     room: usize,
-    pid: i32,
+    pid: Id,
     /// Set under the queue's lock, when it is no longer among those that wait.
     ended: AtomicBool,
     /// The message or the error. `EAGAIN`: it has to look again.
@@ -165,7 +198,7 @@ impl State {
                 receiver.end(Err(Errno::E2BIG));
                 continue;
             }
-            self.lrpid = receiver.pid;
+            self.lrpid = receiver.pid.clone();
             self.rtime = now();
             receiver.end(Ok(message.clone()));
             return true;
@@ -188,31 +221,32 @@ impl State {
 
 /// `msgget`. Errors: those of keys; `ENOSPC`, `ENOMEM`. Sleeps.
 pub fn get(key: i32, flags: u32) -> SysResult {
-    let limit = MAX_QUEUES.load(Relaxed).max(0) as usize;
+    let table = own_msg();
+    let limit = table.max_queues.load(Relaxed).max(0) as usize;
     let make = || {
         Ok(Arc::new(Queue {
             id: AtomicI32::new(0),
             state: SpinLock::new(State {
-                perm: Perm::new(key, flags),
+                perm: Perm::new(key, flags, &table.owner),
                 messages: VecDeque::new(),
                 bytes: 0,
-                max_bytes: MAX_OF_QUEUE.load(Relaxed).max(0) as usize,
+                max_bytes: table.max_of_queue.load(Relaxed).max(0) as usize,
                 receivers: VecDeque::new(),
                 stime: 0,
                 rtime: 0,
                 ctime: now(),
-                lspid: 0,
-                lrpid: 0,
+                lspid: Id::NONE,
+                lrpid: Id::NONE,
             }),
             senders: WaitQueue::new(),
         }))
     };
-    QUEUES.get(key, flags, limit, |_| Ok(()), make)
+    table.ids.get(key, flags, limit, |_| Ok(()), make)
 }
 
 /// `EINVAL` if no message can have this type or size.
 pub fn check_sent(id: i32, kind: isize, len: usize) -> Result<(), Errno> {
-    if len > MAX.load(Relaxed).max(0) as usize || id < 0 || kind < 1 {
+    if len > own_msg().max.load(Relaxed).max(0) as usize || id < 0 || kind < 1 {
         return Err(Errno::EINVAL);
     }
     Ok(())
@@ -221,7 +255,8 @@ pub fn check_sent(id: i32, kind: isize, len: usize) -> Result<(), Errno> {
 /// `msgsnd` of a message that [`check_sent`] has let pass. Errors: `EINVAL`, `EACCES`, `EIDRM`, `EAGAIN`,
 /// `ERESTARTNOHAND`, `ENOMEM`. Sleeps.
 pub fn send(id: i32, message: Message, flags: u32) -> SysResult {
-    let queue = QUEUES.find(id)?;
+    let table = own_msg();
+    let queue = table.ids.find(id)?;
     let message = Arc::new(message);
     let len = message.text.len();
     loop {
@@ -234,8 +269,8 @@ pub fn send(id: i32, message: Message, flags: u32) -> SysResult {
                 state.stime = now();
                 if !state.hand_over(&message) {
                     state.bytes += len;
-                    BYTES.fetch_add(len, Relaxed);
-                    COUNT.fetch_add(1, Relaxed);
+                    table.bytes.fetch_add(len, Relaxed);
+                    table.count.fetch_add(1, Relaxed);
                     state.messages.push_back(message);
                 }
                 return Ok(0);
@@ -268,14 +303,15 @@ pub fn check_received(id: i32, room: usize, flags: u32) -> Result<usize, Errno> 
     if flags & MSG_EXCEPT != 0 || flags & IPC_NOWAIT == 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(room.min(MAX.load(Relaxed).max(0) as usize))
+    Ok(room.min(own_msg().max.load(Relaxed).max(0) as usize))
 }
 
 /// `msgrcv`: the message, of which the caller writes as much as fits into `room` bytes. Errors: `EINVAL`,
 /// `EACCES`, `EIDRM`, `E2BIG`, `ENOMSG`, `ERESTARTNOHAND`, `ENOMEM`. Sleeps.
 pub fn receive(id: i32, room: usize, kind: isize, flags: u32) -> Result<Arc<Message>, Errno> {
     let wanted = Wanted::new(kind, flags);
-    let queue = QUEUES.find(id)?;
+    let table = own_msg();
+    let queue = table.ids.find(id)?;
     loop {
         let creds = current().creds();
         let receiver = {
@@ -288,7 +324,7 @@ pub fn receive(id: i32, room: usize, kind: isize, flags: u32) -> Result<Arc<Mess
                 }
                 if let Wanted::Copy(_) = wanted {
                     // A copy is whole.
-                    let largest = room.min(MAX.load(Relaxed).max(0) as usize);
+                    let largest = room.min(table.max.load(Relaxed).max(0) as usize);
                     return if message.text.len() > largest {
                         Err(Errno::EINVAL)
                     } else {
@@ -297,8 +333,8 @@ pub fn receive(id: i32, room: usize, kind: isize, flags: u32) -> Result<Arc<Mess
                 }
                 state.messages.remove(at);
                 state.bytes -= message.text.len();
-                BYTES.fetch_sub(message.text.len(), Relaxed);
-                COUNT.fetch_sub(1, Relaxed);
+                table.bytes.fetch_sub(message.text.len(), Relaxed);
+                table.count.fetch_sub(1, Relaxed);
                 state.rtime = now();
                 state.lrpid = tgid();
                 drop(state);

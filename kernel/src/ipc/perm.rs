@@ -1,6 +1,7 @@
 //! Who may do what with an object.
 
 use crate::task::creds::{Creds, cap};
+use crate::task::ns::user::{self, UserRef};
 use limen_linux_abi::Errno;
 use limen_linux_abi::abi::ipc;
 
@@ -23,13 +24,15 @@ pub struct Perm {
     cgid: u32,
     /// Permissions, and bits of the object's kind above them.
     pub mode: u32,
+    /// The user namespace that owns the object's namespace: where it takes capabilities.
+    of: UserRef,
     /// It was removed: whoever still has a reference must not use it.
     pub gone: bool,
 }
 
 impl Perm {
-    /// Of an object that the running thread makes.
-    pub fn new(key: i32, flags: u32) -> Self {
+    /// Of an object that the running thread makes. `of`: the user namespace that owns the table.
+    pub fn new(key: i32, flags: u32, of: &UserRef) -> Self {
         let creds = crate::task::current().creds();
         Self {
             key,
@@ -38,6 +41,7 @@ impl Perm {
             cuid: creds.euid,
             cgid: creds.egid,
             mode: flags & 0o777,
+            of: of.clone(),
             gone: false,
         }
     }
@@ -53,7 +57,7 @@ impl Perm {
         } else {
             self.mode
         };
-        if wanted & !granted & 7 != 0 && !creds.capable(cap::IPC_OWNER) {
+        if wanted & !granted & 7 != 0 && !creds.capable_in(&self.of, cap::IPC_OWNER) {
             return Err(Errno::EACCES);
         }
         Ok(())
@@ -77,20 +81,16 @@ impl Perm {
 
     /// `EPERM` unless the running thread may change or remove the object; `EIDRM`.
     pub fn check_owner(&self, creds: &Creds) -> Result<(), Errno> {
-        if self.is_owner(creds) || creds.capable(cap::SYS_ADMIN) {
+        if self.is_owner(creds) || creds.capable_in(&self.of, cap::SYS_ADMIN) {
             self.check_there()
         } else {
             Err(Errno::EPERM)
         }
     }
 
-    /// `IPC_SET`. `EINVAL`: an id that no user has.
+    /// `IPC_SET`. `EINVAL`: an id that no user of the caller's namespace has.
     pub fn set(&mut self, new: &Permissions) -> Result<(), Errno> {
-        if new.uid == u32::MAX || new.gid == u32::MAX {
-            return Err(Errno::EINVAL);
-        }
-        self.uid = new.uid;
-        self.gid = new.gid;
+        (self.uid, self.gid) = (user::uid_meant(new.uid)?, user::gid_meant(new.gid)?);
         self.mode = self.mode & !0o777 | new.mode & 0o777;
         Ok(())
     }
@@ -99,10 +99,10 @@ impl Perm {
     pub fn shown(&self, id: i32) -> Permissions {
         Permissions {
             key: self.key,
-            uid: self.uid,
-            gid: self.gid,
-            cuid: self.cuid,
-            cgid: self.cgid,
+            uid: user::uid_shown(self.uid),
+            gid: user::gid_shown(self.gid),
+            cuid: user::uid_shown(self.cuid),
+            cgid: user::gid_shown(self.cgid),
             mode: self.mode,
             seq: id as u32 >> super::ids::INDEX_BITS,
         }

@@ -8,6 +8,7 @@ mod perform;
 mod undo;
 
 use super::ids::Ids;
+use super::ns::{Place, own_sem};
 use super::object::{self, Object};
 use super::perm::{self, Perm};
 use super::{now, tgid};
@@ -15,6 +16,8 @@ use crate::mm::reserve;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::current;
+use crate::task::ns::UserRef;
+use crate::task::ns::pid::Id;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,20 +28,55 @@ use undo::Undo;
 
 pub use undo::new_adjustments;
 
-pub use control::{Command, Out, control, each, set_all, set_value};
+pub use control::{Command, Out, control, set_all, set_value};
 
-/// `kernel.sem`: how many semaphores a set may have, all sets, how many operations a call, how many sets.
-pub static MAX_OF_SET: AtomicI32 = AtomicI32::new(32000);
-/// See [`MAX_OF_SET`].
-pub static MAX_OF_ALL: AtomicI32 = AtomicI32::new(32000 * 32000);
-/// See [`MAX_OF_SET`].
-pub static MAX_OPERATIONS: AtomicI32 = AtomicI32::new(500);
-/// See [`MAX_OF_SET`].
-pub static MAX_SETS: AtomicI32 = AtomicI32::new(32000);
-/// Semaphores of all sets.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The sets of a namespace, and how large and how many they may be (`kernel.sem`).
+pub struct Table {
+    /// How many semaphores a set may have.
+    pub max_of_set: AtomicI32,
+    /// How many all sets may have.
+    pub max_of_all: AtomicI32,
+    /// How many operations a call may have.
+    pub max_operations: AtomicI32,
+    /// How many sets there may be.
+    pub max_sets: AtomicI32,
+    /// Semaphores of all sets.
+    count: AtomicUsize,
+    ids: Ids<Set>,
+    /// The user namespace that owns it.
+    owner: UserRef,
+}
 
-static SETS: Ids<Set> = Ids::new();
+/// Those of the initial namespace.
+pub static INITIAL: Table = Table::new(None);
+
+impl Table {
+    /// Without sets.
+    pub const fn new(owner: UserRef) -> Self {
+        Self {
+            max_of_set: AtomicI32::new(32000),
+            max_of_all: AtomicI32::new(32000 * 32000),
+            max_operations: AtomicI32::new(500),
+            max_sets: AtomicI32::new(32000),
+            count: AtomicUsize::new(0),
+            ids: Ids::new(),
+            owner,
+        }
+    }
+
+    /// The namespace ends.
+    pub(super) fn end(&self) {
+        self.ids.each(|set| {
+            let gone = set.end(&mut set.state.lock());
+            drop(gone);
+        });
+    }
+}
+
+/// How many operations a call of the running thread may have.
+pub fn most_operations() -> i32 {
+    own_sem().max_operations.load(Relaxed)
+}
 
 /// The largest value (`SEMVMX`), and the largest adjustment (`SEMAEM`).
 const LARGEST: i32 = 32767;
@@ -50,11 +88,11 @@ const NOWAIT: u16 = 0o4000;
 const WAITS: i32 = i32::MAX;
 
 /// A semaphore.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Semaphore {
     value: i32,
     /// The process that last changed it.
-    pid: i32,
+    pid: Id,
 }
 
 /// What changes of a set.
@@ -73,6 +111,8 @@ pub(super) struct State {
 
 /// A set.
 pub(in crate::ipc) struct Set {
+    /// The table that has it.
+    table: Place<Table>,
     id: AtomicI32,
     count: usize,
     state: SpinLock<State>,
@@ -81,7 +121,7 @@ pub(in crate::ipc) struct Set {
 /// The operations of a call.
 struct Operations {
     list: Vec<Sembuf>,
-    pid: i32,
+    pid: Id,
     undo: Option<Arc<Undo>>,
 }
 
@@ -115,7 +155,7 @@ impl Drop for Set {
     fn drop(&mut self) {
         // One that was removed has given them back then.
         if !self.state.get_mut().perm.gone {
-            COUNT.fetch_sub(self.count, Relaxed);
+            self.table.count.fetch_sub(self.count, Relaxed);
         }
     }
 }
@@ -138,7 +178,8 @@ impl Waiting {
 
 /// `semget`. Errors: those of keys; `EINVAL`: the count; `ENOSPC`, `ENOMEM`. Sleeps.
 pub fn get(key: i32, count: i32, flags: u32) -> SysResult {
-    if !(0..=MAX_OF_SET.load(Relaxed)).contains(&count) {
+    let table = own_sem();
+    if !(0..=table.max_of_set.load(Relaxed)).contains(&count) {
         return Err(Errno::EINVAL);
     }
     let count = count as usize;
@@ -149,26 +190,29 @@ pub fn get(key: i32, count: i32, flags: u32) -> SysResult {
             Ok(())
         }
     };
-    let limit = MAX_SETS.load(Relaxed).max(0) as usize;
-    SETS.get(key, flags, limit, fits, || make(key, count, flags))
+    let limit = table.max_sets.load(Relaxed).max(0) as usize;
+    table
+        .ids
+        .get(key, flags, limit, fits, || make(&table, key, count, flags))
 }
 
-fn make(key: i32, count: usize, flags: u32) -> Result<Arc<Set>, Errno> {
+fn make(table: &Place<Table>, key: i32, count: usize, flags: u32) -> Result<Arc<Set>, Errno> {
     if count == 0 {
         return Err(Errno::EINVAL);
     }
-    if COUNT.load(Relaxed) + count > MAX_OF_ALL.load(Relaxed).max(0) as usize {
+    if table.count.load(Relaxed) + count > table.max_of_all.load(Relaxed).max(0) as usize {
         return Err(Errno::ENOSPC);
     }
     let mut semaphores = Vec::new();
     reserve::room_exact(&mut semaphores, count)?;
     semaphores.resize(count, Semaphore::default());
-    COUNT.fetch_add(count, Relaxed);
+    table.count.fetch_add(count, Relaxed);
     Ok(Arc::new(Set {
+        table: table.clone(),
         id: AtomicI32::new(0),
         count,
         state: SpinLock::new(State {
-            perm: Perm::new(key, flags),
+            perm: Perm::new(key, flags, &table.owner),
             semaphores,
             for_zero: VecDeque::new(),
             changing: VecDeque::new(),
@@ -188,7 +232,7 @@ pub fn operate(id: i32, list: Vec<Sembuf>, deadline: Option<u64>) -> SysResult {
     let undoes = list.iter().any(|op| op.sem_flg & SEM_UNDO != 0);
     let changes = list.iter().any(|op| op.sem_op != 0);
     let last = list.iter().map(|op| usize::from(op.sem_num)).max().unwrap_or(0);
-    let set = SETS.find(id)?;
+    let set = own_sem().ids.find(id)?;
     let undo = if undoes { Some(undo::of(&set)?) } else { None };
     if last >= set.count {
         return Err(Errno::EFBIG);

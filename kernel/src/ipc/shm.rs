@@ -4,6 +4,7 @@
 mod control;
 
 use super::ids::Ids;
+use super::ns::{Place, own_shm};
 use super::object::{self, Object};
 use super::perm::{self, Perm};
 use super::{now, tgid};
@@ -13,6 +14,8 @@ use crate::mm::{
 };
 use crate::sync::SpinLock;
 use crate::task::creds::cap;
+use crate::task::ns::UserRef;
+use crate::task::ns::pid::Id;
 use crate::task::user::LockedPages;
 use crate::task::{Task, TaskFlags, current};
 use alloc::boxed::Box;
@@ -23,20 +26,27 @@ use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::native::SHMLBA_PAGES;
 use limen_linux_abi::{Errno, SysResult};
 
-pub use control::{Command, Out, control, each};
+pub use control::{Command, Out, control};
 
-/// `kernel.shmmax`: the largest size of a segment, in bytes.
-pub static MAX: AtomicUsize = AtomicUsize::new(usize::MAX - (1 << 24));
-/// `kernel.shmall`: how many pages all segments may have.
-pub static ALL: AtomicUsize = AtomicUsize::new(usize::MAX - (1 << 24));
-/// `kernel.shmmni`: how many segments there may be.
-pub static COUNT: AtomicI32 = AtomicI32::new(4096);
-/// `kernel.shm_rmid_forced`: whether segments end with their last attachment, and with their creators.
-static FORCED: AtomicI32 = AtomicI32::new(0);
-/// Pages of all segments.
-static PAGES: AtomicUsize = AtomicUsize::new(0);
+/// The segments of a namespace, and how large and how many they may be.
+pub struct Table {
+    /// `kernel.shmmax`: the largest size of a segment, in bytes.
+    pub max: AtomicUsize,
+    /// `kernel.shmall`: how many pages all segments may have.
+    pub all: AtomicUsize,
+    /// `kernel.shmmni`: how many segments there may be.
+    pub count: AtomicI32,
+    /// `kernel.shm_rmid_forced`: whether segments end with their last attachment, and with their creators.
+    forced: AtomicI32,
+    /// Pages of all segments.
+    pages: AtomicUsize,
+    ids: Ids<Segment>,
+    /// The user namespace that owns it.
+    owner: UserRef,
+}
 
-static SEGMENTS: Ids<Segment> = Ids::new();
+/// Those of the initial namespace.
+pub static INITIAL: Table = Table::new(None);
 
 /// In a segment's mode: it goes with its last attachment.
 const SHM_DEST: u32 = 0o1000;
@@ -57,7 +67,7 @@ struct State {
     atime: i64,
     dtime: i64,
     ctime: i64,
-    lpid: i32,
+    lpid: Id,
     /// The thread that made it has ended.
     orphaned: bool,
     /// Of whoever has locked it in memory.
@@ -66,12 +76,14 @@ struct State {
 
 /// A segment.
 struct Segment {
+    /// The table that has it.
+    table: Place<Table>,
     id: AtomicI32,
     /// The key with which it was made; its mappings show it for ever.
     key: i32,
     /// Bytes.
     size: usize,
-    cpid: i32,
+    cpid: Id,
     /// The thread that made it.
     creator: Weak<Task>,
     cache: Arc<PageCache>,
@@ -99,19 +111,26 @@ impl Object for Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         commit::give_back(self.committed);
-        PAGES.fetch_sub(self.size.div_ceil(PAGE_SIZE), Relaxed);
+        self.table.pages.fetch_sub(self.size.div_ceil(PAGE_SIZE), Relaxed);
     }
 }
 
 impl Segment {
+    /// It is no longer found by its key, and goes when nobody has attached it. Its lock is held.
+    fn is_to_end(&self, state: &mut State) {
+        self.table.ids.forget_key(self, state.perm.key);
+        state.perm.key = 0;
+        state.perm.mode |= SHM_DEST;
+    }
+
     /// Removes it if nobody will attach it again. Its lock is held; the caller drops the result without.
     fn end_if_over(&self, state: &mut State) -> Option<Arc<Self>> {
-        let over = FORCED.load(Relaxed) != 0 || state.perm.mode & SHM_DEST != 0;
+        let over = self.table.forced.load(Relaxed) != 0 || state.perm.mode & SHM_DEST != 0;
         if state.attached != 0 || !over || state.perm.gone {
             return None;
         }
         state.perm.gone = true;
-        SEGMENTS.remove(self, state.perm.key)
+        self.table.ids.remove(self, state.perm.key)
     }
 
     fn attach_one(&self) {
@@ -196,22 +215,25 @@ pub fn get(key: i32, size: usize, flags: u32) -> SysResult {
             Ok(())
         }
     };
-    let limit = COUNT.load(Relaxed).max(0) as usize;
-    SEGMENTS.get(key, flags, limit, fits, || make(key, size, flags))
+    let table = own_shm();
+    let limit = table.count.load(Relaxed).max(0) as usize;
+    table
+        .ids
+        .get(key, flags, limit, fits, || make(&table, key, size, flags))
 }
 
-fn make(key: i32, size: usize, flags: u32) -> Result<Arc<Segment>, Errno> {
-    if size == 0 || size > MAX.load(Relaxed) {
+fn make(table: &Place<Table>, key: i32, size: usize, flags: u32) -> Result<Arc<Segment>, Errno> {
+    if size == 0 || size > table.max.load(Relaxed) {
         return Err(Errno::EINVAL);
     }
     let pages = size.div_ceil(PAGE_SIZE);
     if pages << PAGE_SHIFT < size {
         return Err(Errno::ENOSPC);
     }
-    let total = PAGES.load(Relaxed);
+    let total = table.pages.load(Relaxed);
     if total
         .checked_add(pages)
-        .is_none_or(|total| total > ALL.load(Relaxed))
+        .is_none_or(|total| total > table.all.load(Relaxed))
     {
         return Err(Errno::ENOSPC);
     }
@@ -227,15 +249,16 @@ fn make(key: i32, size: usize, flags: u32) -> Result<Arc<Segment>, Errno> {
     let reserve = flags & SHM_NORESERVE == 0 || commit::OVERCOMMIT.load(Relaxed) == 2;
     let committed = if reserve { pages } else { 0 };
     commit::take(committed)?;
-    PAGES.fetch_add(pages, Relaxed);
+    table.pages.fetch_add(pages, Relaxed);
     let task = current();
     task.set_flags(TaskFlags::MADE_SEGMENTS);
-    let perm = Perm::new(key, flags);
+    let perm = Perm::new(key, flags, &table.owner);
     Ok(Arc::new_cyclic(|this| Segment {
+        table: table.clone(),
         id: AtomicI32::new(0),
         key,
         size,
-        cpid: task.tgid(),
+        cpid: task.process.id(),
         creator: Arc::downgrade(&task),
         cache: PageCache::new_attached(size as u64, Box::new(Counter(this.clone()))),
         committed,
@@ -245,7 +268,7 @@ fn make(key: i32, size: usize, flags: u32) -> Result<Arc<Segment>, Errno> {
             atime: 0,
             dtime: 0,
             ctime: now(),
-            lpid: 0,
+            lpid: Id::NONE,
             orphaned: false,
             locked: None,
         }),
@@ -285,7 +308,7 @@ pub fn attach<const LOW: bool>(id: i32, addr: usize, flags: u32) -> SysResult {
         prot |= Prot::EXEC;
         wanted |= 0o111;
     }
-    let segment = SEGMENTS.find(id)?;
+    let segment = own_shm().ids.find(id)?;
     segment.with(wanted, |state| {
         state.attached += 1;
         Ok(())
@@ -337,39 +360,67 @@ pub fn detach(addr: usize) -> SysResult {
     current_space().ok_or(Errno::EINVAL)?.detach(addr)
 }
 
-/// The running thread ends: with `kernel.shm_rmid_forced` what it made goes with it, unless it is attached.
+/// The running thread ends, or leaves its namespace: with `kernel.shm_rmid_forced` what it made goes with it,
+/// unless it is attached.
 pub fn creator_ends(task: &Task) {
-    end_unused(|segment, state| {
+    own_shm().end_unused(|segment, state| {
         state.orphaned |= segment.creator.as_ptr() == &raw const *task;
         state.orphaned
     });
 }
 
-/// `kernel.shm_rmid_forced`.
-pub fn forced() -> i32 {
-    FORCED.load(Relaxed)
-}
-
-/// Sets `kernel.shm_rmid_forced`. Segments that nobody has attached, and whose creators have ended, go.
-pub fn force(value: i32) {
-    FORCED.store(value, Relaxed);
-    if value != 0 {
-        // A thread that ends marks its segments under their locks, and then looks at the setting, too.
-        end_unused(|_, state| state.orphaned);
+impl Table {
+    /// Without segments.
+    pub const fn new(owner: UserRef) -> Self {
+        Self {
+            max: AtomicUsize::new(usize::MAX - (1 << 24)),
+            all: AtomicUsize::new(usize::MAX - (1 << 24)),
+            count: AtomicI32::new(4096),
+            forced: AtomicI32::new(0),
+            pages: AtomicUsize::new(0),
+            ids: Ids::new(),
+            owner,
+        }
     }
-}
 
-/// Removes the segments that `which` says, if nobody has attached them and the setting wants that.
-fn end_unused(which: impl Fn(&Segment, &mut State) -> bool) {
-    SEGMENTS.each(|segment| {
-        let gone = {
-            let mut state = segment.state.lock();
-            if which(segment, &mut state) {
+    /// `kernel.shm_rmid_forced`.
+    pub fn forced(&self) -> i32 {
+        self.forced.load(Relaxed)
+    }
+
+    /// Sets `kernel.shm_rmid_forced`. Segments that nobody has attached, and whose creators have ended, go.
+    pub fn force(&self, value: i32) {
+        self.forced.store(value, Relaxed);
+        if value != 0 {
+            // A thread that ends marks its segments under their locks, and then looks at the setting, too.
+            self.end_unused(|segment, state| state.orphaned || segment.creator.strong_count() == 0);
+        }
+    }
+
+    /// Removes the segments that `which` says, if nobody has attached them and the setting wants that.
+    fn end_unused(&self, which: impl Fn(&Segment, &mut State) -> bool) {
+        self.ids.each(|segment| {
+            let gone = {
+                let mut state = segment.state.lock();
+                if which(segment, &mut state) {
+                    segment.end_if_over(&mut state)
+                } else {
+                    None
+                }
+            };
+            drop(gone);
+        });
+    }
+
+    /// The namespace ends. Segments that are attached go with their last attachments.
+    pub(super) fn end(&self) {
+        self.ids.each(|segment| {
+            let gone = {
+                let mut state = segment.state.lock();
+                segment.is_to_end(&mut state);
                 segment.end_if_over(&mut state)
-            } else {
-                None
-            }
-        };
-        drop(gone);
-    });
+            };
+            drop(gone);
+        });
+    }
 }

@@ -1,5 +1,7 @@
-//! The text of `/proc/sysvipc/shm`, `sem` and `msg`. All objects are shown, whoever looks.
+//! The text of `/proc/sysvipc/shm`, `sem` and `msg`. All objects of the namespace are shown, whoever looks.
 
+use super::ns::Own;
+use crate::task::ns::user::{gid_shown, uid_shown};
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
@@ -7,14 +9,14 @@ use limen_linux_abi::Errno;
 const WIDTH: usize = if usize::BITS > 32 { 21 } else { 10 };
 
 /// `/proc/sysvipc/shm`.
-pub fn shm<W: Write>(out: &mut W) -> Result<(), Errno> {
+pub fn shm<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
     let mut good = writeln!(
         out,
         "       key      shmid perms {:>WIDTH$}  cpid  lpid nattch   uid   gid  cuid  cgid      atime      \
          dtime      ctime {:>WIDTH$} {:>WIDTH$}",
         "size", "rss", "swap"
     );
-    super::shm::each(|s, id, resident| {
+    ns.shm().each(|s, id, resident| {
         let p = &s.perm;
         good = good.and_then(|()| {
             writeln!(
@@ -27,10 +29,10 @@ pub fn shm<W: Write>(out: &mut W) -> Result<(), Errno> {
                 s.cpid,
                 s.lpid,
                 s.attached,
-                p.uid,
-                p.gid,
-                p.cuid,
-                p.cgid,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
                 s.atime,
                 s.dtime,
                 s.ctime,
@@ -42,18 +44,26 @@ pub fn shm<W: Write>(out: &mut W) -> Result<(), Errno> {
 }
 
 /// `/proc/sysvipc/sem`.
-pub fn sem<W: Write>(out: &mut W) -> Result<(), Errno> {
+pub fn sem<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
     let mut good = writeln!(
         out,
         "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime"
     );
-    super::sem::each(|s, id| {
+    ns.sem().each(|s, id| {
         let p = &s.perm;
         good = good.and_then(|()| {
             writeln!(
                 out,
                 "{:10} {id:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}",
-                p.key, p.mode, s.count, p.uid, p.gid, p.cuid, p.cgid, s.otime, s.ctime
+                p.key,
+                p.mode,
+                s.count,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
+                s.otime,
+                s.ctime
             )
         });
     });
@@ -61,13 +71,13 @@ pub fn sem<W: Write>(out: &mut W) -> Result<(), Errno> {
 }
 
 /// `/proc/sysvipc/msg`.
-pub fn msg<W: Write>(out: &mut W) -> Result<(), Errno> {
+pub fn msg<W: Write>(ns: &Own, out: &mut W) -> Result<(), Errno> {
     let mut good = writeln!(
         out,
         "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid \
          \x20    stime      rtime      ctime"
     );
-    super::msg::each(|m, id| {
+    ns.msg().each(|m, id| {
         let p = &m.perm;
         good = good.and_then(|()| {
             writeln!(
@@ -79,10 +89,10 @@ pub fn msg<W: Write>(out: &mut W) -> Result<(), Errno> {
                 m.count,
                 m.lspid,
                 m.lrpid,
-                p.uid,
-                p.gid,
-                p.cuid,
-                p.cgid,
+                uid_shown(p.uid),
+                gid_shown(p.gid),
+                uid_shown(p.cuid),
+                gid_shown(p.cgid),
                 m.stime,
                 m.rtime,
                 m.ctime

@@ -32,6 +32,9 @@ impl AddressSpace {
             Registrations::forked(&self.membarrier),
         );
         child.set_dump_mode(self.dump_mode());
+        if let Some(owner) = self.owner() {
+            child.set_owner(owner.clone());
+        }
         child.set_dump_filter(self.dump_filter());
         let auxv = self.auxv.lock().clone();
         *child.auxv.lock() = auxv;

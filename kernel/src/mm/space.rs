@@ -13,9 +13,11 @@ use super::vma::{Backing, MappedFile, VmFlags, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PageCache, PhysAddr, page, table};
 use crate::arch::mmu::{self, MmContext, USER_END};
 use crate::sched::membarrier::Registrations;
+use crate::sync::Once;
 use crate::sync::RwLock;
 use crate::sync::SpinLock;
 use alloc::sync::{Arc, Weak};
+use core::any::Any;
 use core::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 };
@@ -207,6 +209,8 @@ pub struct AddressSpace {
     pub(super) users: AtomicUsize,
     /// Whether processes of the same user may read it (`PR_SET_DUMPABLE`).
     dumpable: AtomicU8,
+    /// See [`Self::owner`].
+    owner: Once<Arc<dyn Any + Send + Sync>>,
     /// [`super::dump::DumpFilter`].
     pub(super) dump_filter: AtomicU32,
     /// The auxiliary vector that its program was given, for `/proc/pid/auxv`.
@@ -257,6 +261,7 @@ impl AddressSpace {
             cids: super::cids::Cids::new(),
             users: AtomicUsize::new(0),
             dumpable: AtomicU8::new(1),
+            owner: Once::new(),
             dump_filter: AtomicU32::new(super::dump::DumpFilter::DEFAULT.bits()),
             auxv: SpinLock::new(None),
             membarrier,
@@ -300,6 +305,17 @@ impl AddressSpace {
     /// Sets [`Self::dump_mode`].
     pub fn set_dump_mode(&self, mode: u8) {
         self.dumpable.store(mode, Relaxed);
+    }
+
+    /// The user namespace in which its program was executed, if [`Self::set_owner`] told one.
+    pub fn owner(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.owner.get()
+    }
+
+    /// Sets [`Self::owner`], once.
+    pub fn set_owner(&self, owner: Arc<dyn Any + Send + Sync>) {
+        // Nobody sets it twice.
+        drop(self.owner.set(owner));
     }
 
     /// The addresses of the program's parts.

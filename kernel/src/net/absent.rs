@@ -3,6 +3,7 @@
 
 use crate::task::creds::cap;
 use crate::task::current;
+use crate::task::ns::net::NetRef;
 use limen_linux_abi::Errno;
 
 const INET: u32 = 2;
@@ -40,7 +41,10 @@ pub fn check(family: u32, kind: u32, protocol: u32) -> Result<(), Errno> {
 }
 
 fn raw_allowed() -> Result<(), Errno> {
-    if current().creds().capable(cap::NET_RAW) {
+    if current()
+        .creds()
+        .capable_in(NetRef::of_current().owner(), cap::NET_RAW)
+    {
         Ok(())
     } else {
         Err(Errno::EPERM)

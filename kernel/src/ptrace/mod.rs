@@ -19,8 +19,9 @@ use crate::arch::regset::REQUESTS;
 use crate::mm::user::UserPtr;
 use crate::sched::{TaskState, inspect};
 use crate::signal::{self, SIGKILL, SigInfo, parse_signal};
+use crate::task::pid::find_task_here;
 use crate::task::ptrace::{self as tracing, Options};
-use crate::task::{Task, audit, current, find_task};
+use crate::task::{Task, audit, current};
 use alloc::sync::Arc;
 use limen_entry::SyscallWork;
 use limen_linux_abi::{Errno, SysResult};
@@ -88,7 +89,7 @@ fn ptrace_by(
         tracing::traceme()?;
         return Ok(0);
     }
-    let task = find_task(pid).ok_or(Errno::ESRCH)?;
+    let task = find_task_here(pid).ok_or(Errno::ESRCH)?;
     if matches!(request, ATTACH | SEIZE) && audit::wants_details() {
         audit::details::target(&task);
     }
@@ -124,7 +125,7 @@ fn of_tracee(
         KILL => {
             // Not forced: the first process is not killed.
             let tracer = crate::task::current();
-            let info = SigInfo::user(SIGKILL, tracer.tgid(), tracer.creds().uid);
+            let info = SigInfo::user(SIGKILL, tracer.process.own_tgid, tracer.creds().uid);
             signal::send_to_task(task, SIGKILL, info);
         }
         INTERRUPT => {

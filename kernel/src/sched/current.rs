@@ -157,6 +157,18 @@ impl CurrentTask {
             .ok_or(Errno::EBADF)?
             .close(fd)
     }
+    /// The namespaces in which it is, not counted. `None`: the initial ones. Whoever has the view does not
+    /// replace them.
+    #[inline(always)]
+    pub fn namespaces(&self) -> Option<&crate::task::ns::Set> {
+        // SAFETY: the running thread's own, which only it replaces.
+        unsafe { self.namespaces_shown().own() }
+    }
+    /// The same, counted.
+    pub fn counted_namespaces(&self) -> Option<Arc<crate::task::ns::Set>> {
+        // SAFETY: as in `namespaces`.
+        unsafe { self.namespaces_shown().own_counted() }
+    }
     /// Its root and working directory, which other threads may change. `None`: it is a thread of the kernel.
     #[inline(always)]
     pub fn places(&self) -> Option<&FsContext> {

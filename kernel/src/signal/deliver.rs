@@ -260,7 +260,9 @@ fn act<const LATER: bool>(
         }
         return Some(handler);
     }
-    let ignored = action.handler == IGNORE || SigSet::IGNORED.has(sig) || shared.unkillable;
+    let ignored = action.handler == IGNORE
+        || SigSet::IGNORED.has(sig)
+        || shared.unkillable && !SigSet::UNBLOCKABLE.has(sig);
     if !LATER {
         // A `SIGCONT` from now on cancels the stop of the process.
         own.stop_dequeued = true;

@@ -2,7 +2,10 @@
 
 use crate::mm::copy;
 use crate::mm::user::UserPtr;
+use crate::task::current;
+use crate::task::ns::user;
 use limen_linux_abi::Errno;
+use limen_linux_abi::id::OVERFLOW_UID;
 
 mod narrow;
 
@@ -294,6 +297,29 @@ impl SigInfo {
     pub fn uid(&self) -> u32 {
         self.words[UNION + 1]
     }
+    /// Whether a user's id is in it, which each receiver sees as its user namespace has it.
+    #[inline]
+    pub fn has_uid(&self) -> bool {
+        match self.code() {
+            code::TIMER | code::SIGIO => false,
+            ..=0 => true,
+            1..=6 => self.signal() == super::SIGCHLD,
+            _ => false,
+        }
+    }
+    /// What the running program wrote, or was shown, becomes what the kernel has: its own user ids.
+    #[inline]
+    pub fn mean_ids(&mut self) {
+        if current().has_user_ns() && self.has_uid() {
+            self.words[UNION + 1] = user::uid_meant(self.uid())
+                .unwrap_or_else(|_| OVERFLOW_UID.load(core::sync::atomic::Ordering::Relaxed) as u32);
+        }
+    }
+    /// The same with another user's id.
+    pub fn with_uid(mut self, uid: u32) -> Self {
+        self.words[UNION + 1] = uid;
+        self
+    }
     /// `si_status` of a child's signal, `si_int` of a queued one.
     pub fn status(&self) -> i32 {
         self.words[UNION + 2] as i32
@@ -305,6 +331,18 @@ impl SigInfo {
     /// `si_ptr` of a queued signal or timer.
     pub fn value(&self) -> usize {
         self.pointer(UNION + 2)
+    }
+    /// Whether it has `si_pid` and `si_uid`.
+    pub fn names_sender(&self) -> bool {
+        match self.code() {
+            code::TIMER | code::SIGIO => false,
+            1..code::KERNEL => self.signal() == super::SIGCHLD,
+            _ => true,
+        }
+    }
+    /// The sender is not seen by whoever gets it.
+    pub fn forget_sender(&mut self) {
+        self.words[UNION] = 0;
     }
     /// Whether a process sent it, not the kernel.
     pub fn is_from_user(&self) -> bool {

@@ -6,13 +6,16 @@ use super::events;
 use super::many::keep_for_new;
 use super::wake::wake;
 use super::{
-    Besides, DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SIGRTMIN, SigInfo, SigSet, StopNews,
+    Besides, DEFAULT, IGNORE, ProcessSignals, Queued, SIGCONT, SIGKILL, SIGRTMIN, SIGSTOP, SigInfo, SigSet,
+    StopNews, info::code,
 };
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
+use crate::task::ns::user;
 use crate::task::user::QueuedSignals;
 use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
 use limen_linux_abi::Errno;
 
@@ -128,7 +131,8 @@ pub fn itimer_to_process(process: &Arc<Process>, sig: u32) -> bool {
     send(process, Target::Process, sig, SigInfo::itimer(sig), How::Ordinary) == Sent::Queued
 }
 
-/// Sends a signal to every process of a group. `ESRCH`: there is no such group. Not in interrupts.
+/// Sends a signal to every process of a group, which has this number in the initial PID namespace. `ESRCH`:
+/// there is no such group. Not in interrupts.
 pub fn send_to_pgrp(pgrp: i32, sig: u32, info: SigInfo) -> Result<(), Errno> {
     let group = pid::find_group(pgrp).ok_or(Errno::ESRCH)?;
     let mut result = Err(Errno::ESRCH);
@@ -218,7 +222,42 @@ fn default_is_fatal(sig: u32) -> bool {
     !SigSet::IGNORED.or(SigSet::STOP).has(sig)
 }
 
-pub(super) fn send(process: &Arc<Process>, target: Target<'_>, sig: u32, info: SigInfo, how: How) -> Sent {
+/// Whether a signal for `process`, which is in a PID namespace below the initial one, comes from above it, or
+/// from the kernel. Who is above has no number there.
+#[cold]
+#[inline(never)]
+fn comes_from_above(process: &Process, info: &mut SigInfo) -> bool {
+    if !info.names_sender() {
+        return false;
+    }
+    let sender = crate::task::current();
+    if sender.process.number_in(&process.pid_ns) != 0 {
+        return info.code() == code::KERNEL;
+    }
+    info.forget_sender();
+    true
+}
+
+pub(super) fn send(
+    process: &Arc<Process>,
+    target: Target<'_>,
+    sig: u32,
+    mut info: SigInfo,
+    mut how: How,
+) -> Sent {
+    if process.pid_ns.is_some()
+        && comes_from_above(process, &mut info)
+        && (sig == SIGKILL || sig == SIGSTOP)
+        && how == How::Ordinary
+    {
+        // Not even the first process of the namespace ignores these.
+        how = How::Forced;
+    }
+    // All threads of a process are in the same user namespace.
+    let info = match process.has_user_ns.load(Relaxed) && info.has_uid() {
+        false => info,
+        true => info.with_uid(user::from_kuid_munged(&process.leaders_creds().user, info.uid())),
+    };
     let mut shared = process.signals.lock();
     if matches!(target, Target::Member) {
         keep_for_new(process, &shared, sig);

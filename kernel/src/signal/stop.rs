@@ -154,7 +154,7 @@ pub(super) fn tell_parent(process: &Arc<Process>, news: StopNews) {
         let usage = process.usage();
         let info = SigInfo::child(
             code,
-            process.tgid,
+            process.number_in(&parent.pid_ns),
             uid,
             status,
             usage.user_ticks(),

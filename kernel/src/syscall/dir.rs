@@ -418,7 +418,7 @@ crate::syscalls! {
         let task = current();
         let creds = task.creds();
         perm::permission(&at.dentry.inode, perm::EXEC, &creds)?;
-        if !creds.capable(cap::SYS_CHROOT) {
+        if !creds.capable_own(cap::SYS_CHROOT) {
             return Err(Errno::EPERM);
         }
         task.fs().set_root(at);

@@ -4,7 +4,8 @@ use super::SysResult;
 use crate::mm::current_space;
 use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::task::creds::{CAP_ALL, Creds, cap, securebits};
-use crate::task::{TaskFlags, current, find_task, rlimit, user};
+use crate::task::ns::user;
+use crate::task::{TaskFlags, current, pid::find_task_here, rlimit, user as accounts};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -34,13 +35,13 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
     if old.uid != new.uid {
         // The change itself does not fail, as programs do not expect that: a later exec does.
         let limit = task.process.limits.soft(rlimit::which::NPROC);
-        if new.uid != 0 && user::count(new.uid) > limit {
+        if new.uid != 0 && accounts::count(new.uid) > limit {
             task.set_flags(TaskFlags::NPROC_EXCEEDED);
         } else {
             task.clear_flags(TaskFlags::NPROC_EXCEEDED);
         }
     }
-    user::transfer(old.uid, new.uid);
+    accounts::transfer(old.uid, new.uid);
     if old.uid != new.uid {
         crate::signal::charge_to_user(&task, new.uid);
     }
@@ -54,11 +55,9 @@ fn may_be(id: u32, ids: &[u32]) -> bool {
 
 fn setuid_to(uid: u32) -> SysResult {
     let old = current().creds();
-    if uid == KEEP {
-        return Err(Errno::EINVAL);
-    }
+    let uid = user::uid_meant(uid)?;
     let mut new = (*old).clone();
-    if old.capable(cap::SETUID) {
+    if old.capable_own(cap::SETUID) {
         new.uid = uid;
         new.suid = uid;
     } else if uid != old.uid && uid != old.suid {
@@ -71,11 +70,9 @@ fn setuid_to(uid: u32) -> SysResult {
 
 fn setgid_to(gid: u32) -> SysResult {
     let old = current().creds();
-    if gid == KEEP {
-        return Err(Errno::EINVAL);
-    }
+    let gid = user::gid_meant(gid)?;
     let mut new = (*old).clone();
-    if old.capable(cap::SETGID) {
+    if old.capable_own(cap::SETGID) {
         new.gid = gid;
         new.sgid = gid;
     } else if gid != old.gid && gid != old.sgid {
@@ -91,7 +88,7 @@ fn capability_creds(pid: i32) -> Result<Arc<Creds>, Errno> {
     match pid {
         0 => Ok(current().creds()),
         ..0 => Err(Errno::EINVAL),
-        _ => Ok(find_task(pid).ok_or(Errno::ESRCH)?.creds()),
+        _ => Ok(find_task_here(pid).ok_or(Errno::ESRCH)?.creds()),
     }
 }
 
@@ -112,17 +109,18 @@ fn capability_words(header: UserPtr<[u32; 2]>) -> Result<Result<(usize, i32), ()
 }
 
 crate::syscalls! {
-    fn getuid | getuid16() { Ok(Id::show_user(current().creds().uid).shown()) }
-    fn geteuid | geteuid16() { Ok(Id::show_user(current().creds().euid).shown()) }
-    fn getgid | getgid16() { Ok(Id::show_group(current().creds().gid).shown()) }
-    fn getegid | getegid16() { Ok(Id::show_group(current().creds().egid).shown()) }
+    fn getuid | getuid16() { Ok(Id::show_user(user::uid_shown(current().creds().uid)).shown()) }
+    fn geteuid | geteuid16() { Ok(Id::show_user(user::uid_shown(current().creds().euid)).shown()) }
+    fn getgid | getgid16() { Ok(Id::show_group(user::gid_shown(current().creds().gid)).shown()) }
+    fn getegid | getegid16() { Ok(Id::show_group(user::gid_shown(current().creds().egid)).shown()) }
 
     fn setuid | setuid16(uid: Id) { setuid_to(uid) }
     fn setgid | setgid16(gid: Id) { setgid_to(gid) }
 
     fn setreuid | setreuid16(uid: Id, euid: Id) {
         let old = current().creds();
-        let privileged = old.capable(cap::SETUID);
+        let [uid, euid] = [user::uid_or_keep(uid)?, user::uid_or_keep(euid)?];
+        let privileged = old.capable_own(cap::SETUID);
         if !privileged && (!may_be(uid, &[old.uid, old.euid])
             || !may_be(euid, &[old.uid, old.euid, old.suid])) {
             return Err(Errno::EPERM);
@@ -137,7 +135,8 @@ crate::syscalls! {
 
     fn setregid | setregid16(gid: Id, egid: Id) {
         let old = current().creds();
-        let privileged = old.capable(cap::SETGID);
+        let [gid, egid] = [user::gid_or_keep(gid)?, user::gid_or_keep(egid)?];
+        let privileged = old.capable_own(cap::SETGID);
         if !privileged && (!may_be(gid, &[old.gid, old.egid])
             || !may_be(egid, &[old.gid, old.egid, old.sgid])) {
             return Err(Errno::EPERM);
@@ -152,9 +151,11 @@ crate::syscalls! {
 
     fn setresuid | setresuid16(uid: Id, euid: Id, suid: Id) {
         let old = current().creds();
+        let [uid, euid, suid] =
+            [user::uid_or_keep(uid)?, user::uid_or_keep(euid)?, user::uid_or_keep(suid)?];
         let ids = [old.uid, old.euid, old.suid];
         let allowed = [uid, euid, suid].into_iter().all(|id| may_be(id, &ids));
-        if !allowed && !old.capable(cap::SETUID) {
+        if !allowed && !old.capable_own(cap::SETUID) {
             return Err(Errno::EPERM);
         }
         let mut new = (*old).clone();
@@ -167,9 +168,11 @@ crate::syscalls! {
 
     fn setresgid | setresgid16(gid: Id, egid: Id, sgid: Id) {
         let old = current().creds();
+        let [gid, egid, sgid] =
+            [user::gid_or_keep(gid)?, user::gid_or_keep(egid)?, user::gid_or_keep(sgid)?];
         let ids = [old.gid, old.egid, old.sgid];
         let allowed = [gid, egid, sgid].into_iter().all(|id| may_be(id, &ids));
-        if !allowed && !old.capable(cap::SETGID) {
+        if !allowed && !old.capable_own(cap::SETGID) {
             return Err(Errno::EPERM);
         }
         let mut new = (*old).clone();
@@ -182,40 +185,44 @@ crate::syscalls! {
 
     fn getresuid | getresuid16(uid: UserPtr<Id>, euid: UserPtr<Id>, suid: UserPtr<Id>) {
         let creds = current().creds();
-        uid.write(Id::show_user(creds.uid))?;
-        euid.write(Id::show_user(creds.euid))?;
-        suid.write(Id::show_user(creds.suid))?;
+        uid.write(Id::show_user(user::uid_shown(creds.uid)))?;
+        euid.write(Id::show_user(user::uid_shown(creds.euid)))?;
+        suid.write(Id::show_user(user::uid_shown(creds.suid)))?;
         Ok(0)
     }
 
     fn getresgid | getresgid16(gid: UserPtr<Id>, egid: UserPtr<Id>, sgid: UserPtr<Id>) {
         let creds = current().creds();
-        gid.write(Id::show_group(creds.gid))?;
-        egid.write(Id::show_group(creds.egid))?;
-        sgid.write(Id::show_group(creds.sgid))?;
+        gid.write(Id::show_group(user::gid_shown(creds.gid)))?;
+        egid.write(Id::show_group(user::gid_shown(creds.egid)))?;
+        sgid.write(Id::show_group(user::gid_shown(creds.sgid)))?;
         Ok(0)
     }
 
     fn setfsuid | setfsuid16(uid: Id) {
         let old = current().creds();
-        let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.capable(cap::SETUID);
+        // An id that is not mapped is no error: nothing changes.
+        let uid = user::uid_meant(uid).unwrap_or(KEEP);
+        let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.capable_own(cap::SETUID);
         if allowed && uid != KEEP && uid != old.fsuid {
             let mut new = (*old).clone();
             new.fsuid = uid;
             commit(&old, new)?;
         }
-        Ok(Id::show_user(old.fsuid).shown())
+        Ok(Id::show_user(user::uid_shown(old.fsuid)).shown())
     }
 
     fn setfsgid | setfsgid16(gid: Id) {
         let old = current().creds();
-        let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.capable(cap::SETGID);
+        // An id that is not mapped is no error: nothing changes.
+        let gid = user::gid_meant(gid).unwrap_or(KEEP);
+        let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.capable_own(cap::SETGID);
         if allowed && gid != KEEP && gid != old.fsgid {
             let mut new = (*old).clone();
             new.fsgid = gid;
             commit(&old, new)?;
         }
-        Ok(Id::show_group(old.fsgid).shown())
+        Ok(Id::show_group(user::gid_shown(old.fsgid)).shown())
     }
 
     fn getgroups | getgroups16(size: i32, list: UserPtr<Id>) {
@@ -224,22 +231,20 @@ crate::syscalls! {
         if size == 0 { return Ok(groups.len()); }
         if groups.len() > size as usize { return Err(Errno::EINVAL); }
         for (n, gid) in groups.iter().enumerate() {
-            list.add(n).write(Id::show_group(*gid))?;
+            list.add(n).write(Id::show_group(user::gid_shown(*gid)))?;
         }
         Ok(groups.len())
     }
 
     fn setgroups | setgroups16(size: i32, list: UserPtr<Id>) {
         let old = current().creds();
-        if !old.capable(cap::SETGID) { return Err(Errno::EPERM); }
+        if !old.capable_own(cap::SETGID) || !user::may_setgroups(&old.user) { return Err(Errno::EPERM); }
         if size < 0 || size as usize > NGROUPS_MAX { return Err(Errno::EINVAL); }
         let size = size as usize;
         let mut groups: Vec<u32> = Vec::new();
         crate::mm::reserve::room_exact(&mut groups, size)?;
         for n in 0..size {
-            let id = list.add(n).read()?.id();
-            if id == KEEP { return Err(Errno::EINVAL); }
-            groups.push(id);
+            groups.push(user::gid_meant(list.add(n).read()?.id())?);
         }
         groups.sort_unstable();
         let mut new = (*old).clone();
@@ -268,7 +273,7 @@ crate::syscalls! {
 
     fn capset(header: UserPtr<[u32; 2]>, data: usize) {
         let Ok((words, pid)) = capability_words(header)? else { return Err(Errno::EINVAL) };
-        if pid != 0 && pid != current().tid() { return Err(Errno::EPERM); }
+        if pid != 0 && pid != current().own_tid() { return Err(Errno::EPERM); }
         let mut raw = [0u8; 24];
         read_bytes(&mut raw[..words * 12], data)?;
         let set = |field: usize| {
@@ -283,7 +288,7 @@ crate::syscalls! {
         if permitted & !old.permitted != 0
             || effective & !permitted != 0
             || inheritable & !(old.inheritable | old.bounding) != 0
-            || inheritable & !(old.inheritable | old.permitted) != 0 && !old.capable(cap::SETPCAP)
+            || inheritable & !(old.inheritable | old.permitted) != 0 && !old.capable_own(cap::SETPCAP)
         {
             return Err(Errno::EPERM);
         }
@@ -330,7 +335,7 @@ pub fn prctl(option: u32, arg: [usize; 4]) -> Option<SysResult> {
         SET_KEEPCAPS if arg[0] == 1 => change(&|new| new.securebits |= securebits::KEEP_CAPS),
         SET_KEEPCAPS => change(&|new| new.securebits &= !securebits::KEEP_CAPS),
         CAPBSET_READ => capability(arg[0]).map(|bit| (old.bounding & bit != 0) as usize),
-        CAPBSET_DROP if !old.capable(cap::SETPCAP) => Err(Errno::EPERM),
+        CAPBSET_DROP if !old.capable_own(cap::SETPCAP) => Err(Errno::EPERM),
         CAPBSET_DROP => capability(arg[0]).and_then(|bit| change(&|new| new.bounding &= !bit)),
         GET_SECUREBITS => Ok(old.securebits as usize),
         SET_SECUREBITS => {
@@ -340,7 +345,7 @@ pub fn prctl(option: u32, arg: [usize; 4]) -> Option<SysResult> {
             let frozen = locked | locked >> 1;
             if bits & !securebits::ALL != 0
                 || (bits ^ old.securebits) & frozen != 0
-                || !old.capable(cap::SETPCAP)
+                || !old.capable_own(cap::SETPCAP)
             {
                 Err(Errno::EPERM)
             } else {

@@ -8,7 +8,6 @@ use crate::mm::copy::zeroed;
 use crate::mm::reserve;
 use crate::mm::user::{self, Abi, Long, UserPtr};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::abi::ipc::{Messages, OldSembuf, Semaphores, Sembuf};
 use limen_linux_abi::native::{IPC_PARSE_VERSION, Msqid64Ds, Semid64Ds, Shmid64Ds};
 use limen_linux_abi::{Errno, Layout};
@@ -173,7 +172,7 @@ impl Operations {
     fn read(self) -> Result<Vec<Sembuf>, Errno> {
         let count = self.count as usize;
         // A negative limit is none, as on Linux.
-        if self.count > sem::MAX_OPERATIONS.load(Relaxed) as u32 {
+        if self.count > sem::most_operations() as u32 {
             return Err(Errno::E2BIG);
         }
         if count == 0 {

@@ -104,8 +104,7 @@ pub(super) fn read_control<W: Word>(
                     return Err(Errno::EINVAL);
                 }
                 let claimed = [0, 4, 8].map(|at| word(header + at) as u32);
-                check_cred(claimed)?;
-                cred = Some(claimed);
+                cred = Some(check_cred(claimed)?);
             }
             (SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
@@ -156,7 +155,7 @@ fn write_control<W: Word>(
     if sock.pass_cred() {
         let cred: Vec<u8> = r
             .cred
-            .unwrap_or_default()
+            .map_or([0; 3], |cred| cred.shown())
             .iter()
             .flat_map(|w| w.to_le_bytes())
             .collect();

@@ -7,6 +7,7 @@ use crate::mm::current_space;
 use crate::mm::user::{self, Abi, UserPtr, read_bytes, write_bytes};
 use crate::random;
 use crate::signal;
+use crate::task::ns::pid;
 use crate::task::uts::{NAME_MAX, RELEASE, VERSION, domainname, hostname, set_domainname, set_hostname};
 use crate::task::{self, creds::cap, current};
 use core::sync::atomic::Ordering;
@@ -16,9 +17,7 @@ use limen_linux_abi::{Errno, Layout, SystemInfo, native};
 const FIELD: usize = NAME_MAX + 1;
 
 fn set_name(set: fn(&[u8]), at: usize, len: i32) -> SysResult {
-    if !current().creds().capable(cap::SYS_ADMIN) {
-        return Err(Errno::EPERM);
-    }
+    task::uts::may_set()?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     if len > NAME_MAX {
         return Err(Errno::EINVAL);
@@ -184,11 +183,20 @@ fn do_reboot(magic1: u32, magic2: u32, command: u32) -> SysResult {
     const CAD_ON: u32 = 0x89ab_cdef;
     const CAD_OFF: u32 = 0;
     const POWER_OFF: u32 = 0x4321_fedc;
-    if !current().creds().capable(cap::SYS_BOOT) {
+    let me = current();
+    let ns = me.pid_ns();
+    if !me.creds().capable_in(pid::owner(ns), cap::SYS_BOOT) {
         return Err(Errno::EPERM);
     }
     if magic1 != MAGIC1 || !MAGIC2.contains(&magic2) {
         return Err(Errno::EINVAL);
+    }
+    if let Some(ns) = ns {
+        match command {
+            RESTART | RESTART2 => pid::reboot(ns, false),
+            HALT | POWER_OFF => pid::reboot(ns, true),
+            _ => return Err(Errno::EINVAL),
+        }
     }
     match command {
         CAD_ON | CAD_OFF => Ok(0),

@@ -129,7 +129,7 @@ pub(super) fn do_mmap(addr: usize, len: usize, prot: usize, flags: usize, fd: i3
 /// The address space of another process for `process_vm_*`. `ESRCH`: there is none; `EPERM`: the caller may
 /// not inspect it. The caller's own is always allowed.
 fn remote_space(pid: i32) -> Result<Arc<AddressSpace>, Errno> {
-    let task = crate::task::find_task(pid).ok_or(Errno::ESRCH)?;
+    let task = crate::task::pid::find_task_here(pid).ok_or(Errno::ESRCH)?;
     let mm = task.mm().ok_or(Errno::ESRCH)?;
     if crate::sched::current()
         .mm()

@@ -12,6 +12,7 @@ use crate::fs::file::File;
 use crate::fs::io::{IoDst, IoSrc};
 use crate::mm::user::{UserPtr, Word, write_bytes};
 use crate::net::netlink::{self, AF_NETLINK, Datagram, Flags, Socket};
+use crate::net::unix::peer::Cred;
 use crate::task::creds::cap;
 use crate::task::current;
 use alloc::sync::Arc;
@@ -158,7 +159,7 @@ struct Told {
     full: usize,
     port: u32,
     group: u32,
-    cred: [u32; 3],
+    cred: Cred,
 }
 
 impl Told {
@@ -192,7 +193,7 @@ fn take(file: &File, socket: &Socket, dst: &mut IoDst<'_>, flags: u32) -> Result
                 full: datagram.data.len(),
                 port: datagram.port,
                 group: datagram.group,
-                cred: datagram.cred,
+                cred: datagram.cred.clone(),
             })
         },
     )
@@ -244,7 +245,7 @@ pub fn receive_message<W: Word>(file: &File, socket: &Arc<Socket>, at: usize, fl
         put(SOL_NETLINK, PKTINFO as i32, &[told.group])?;
     }
     if socket.has(Flags::PASSCRED) {
-        put(SOL_SOCKET, SCM_CREDENTIALS, &told.cred)?;
+        put(SOL_SOCKET, SCM_CREDENTIALS, &told.cred.shown())?;
     }
     UserPtr::new(at + 5 * size_of::<W>()).write(W::put(used))?;
     UserPtr::<u32>::new(at + 6 * size_of::<W>()).write(out)?;

@@ -6,9 +6,11 @@ use crate::mm::reserve::room;
 use crate::mm::user::{UserPtr, Word, read_bytes, write_bytes};
 use crate::sched::{self, CpuSet, Policy, online, policy};
 use crate::sync::MAX_CPUS;
-use crate::task::creds::cap;
+use crate::task::creds::{Creds, cap};
+use crate::task::ns::user;
+use crate::task::pid::{self, find_task_here};
 use crate::task::rlimit::which::{NICE, RTPRIO};
-use crate::task::{Task, all_processes, current, find_task, pid};
+use crate::task::{Task, all_processes, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -24,7 +26,7 @@ fn target(pid: i32) -> Result<Arc<Task>, Errno> {
     match pid {
         0 => Ok((*current()).clone()),
         n if n < 0 => Err(Errno::EINVAL),
-        n => find_task(n).ok_or(Errno::ESRCH),
+        n => find_task_here(n).ok_or(Errno::ESRCH),
     }
 }
 
@@ -38,7 +40,7 @@ fn found(pid: i32) -> Result<Arc<Task>, Errno> {
 fn seen<R>(pid: i32, look: impl FnOnce(&Task) -> R) -> Result<R, Errno> {
     match pid {
         0 => Ok(look(&current())),
-        n => pid::with_task(n, |task, _| look(task)).ok_or(Errno::ESRCH),
+        n => pid::with_task(pid::in_ns(current().pid_ns(), n), |task, _| look(task)).ok_or(Errno::ESRCH),
     }
 }
 
@@ -47,7 +49,11 @@ fn seen<R>(pid: i32, look: impl FnOnce(&Task) -> R) -> Result<R, Errno> {
 fn may_change(task: &Task) -> bool {
     let me = current().creds();
     let other = task.creds();
-    me.euid == other.euid || me.euid == other.uid || me.capable(cap::SYS_NICE)
+    has_same_owner(&me, &other) || me.capable_in(&other.user, cap::SYS_NICE)
+}
+
+fn has_same_owner(me: &Creds, other: &Creds) -> bool {
+    me.euid == other.euid || me.euid == other.uid
 }
 
 /// Sets policy and parameters under Linux's rules for permissions. `None` keeps the policy.
@@ -67,7 +73,7 @@ fn set_scheduler(task: &Task, new: Option<u32>, priority: i32, nice: Option<i32>
         .filter(|_| matches!(new_policy, Policy::Normal | Policy::Batch))
         .unwrap_or(task.sched.nice());
     if !current().creds().capable(cap::SYS_NICE) {
-        if !may_change(task) {
+        if !has_same_owner(&current().creds(), &task.creds()) {
             return Err(Errno::EPERM);
         }
         let limit = task.process.limits.soft(RTPRIO);
@@ -121,11 +127,14 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
         PRIO_PROCESS => found.push(if who == 0 {
             (*me).clone()
         } else {
-            find_task(who).ok_or(Errno::ESRCH)?
+            find_task_here(who).ok_or(Errno::ESRCH)?
         }),
         PRIO_PGRP => {
-            let group = if who == 0 { me.process.pgrp() } else { who };
-            for process in all_processes().filter(|process| process.pgrp() == group) {
+            let group = match who {
+                0 => me.process.group(),
+                _ => pid::find_group_here(who).ok_or(Errno::ESRCH)?,
+            };
+            for process in all_processes().filter(|process| process.pgrp() == group.id) {
                 for thread in process.threads() {
                     room(&mut found, 1)?;
                     found.push(thread);
@@ -133,8 +142,12 @@ fn by_who(which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
             }
         }
         PRIO_USER => {
-            let uid = if who == 0 { me.creds().uid } else { who as u32 };
-            for process in all_processes() {
+            let uid = if who == 0 {
+                me.creds().uid
+            } else {
+                user::uid_meant(who as u32).map_err(|_| Errno::ESRCH)?
+            };
+            for process in all_processes().filter(|process| process.number_in(me.pid_ns()) != 0) {
                 for thread in process.threads().filter(|t| t.creds().uid == uid) {
                     room(&mut found, 1)?;
                     found.push(thread);

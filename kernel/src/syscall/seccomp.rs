@@ -51,7 +51,7 @@ fn read_program<W: Word>(at: usize) -> Result<Program, Errno> {
     }
     let task = current();
     // Else it could deceive a program that has more rights than it.
-    if !task.flags().contains(TaskFlags::NO_NEW_PRIVS) && !task.creds().capable(cap::SYS_ADMIN) {
+    if !task.flags().contains(TaskFlags::NO_NEW_PRIVS) && !task.creds().capable_own(cap::SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
     let mut bytes = copy::zeroed(len * Insn::SIZE)?;

@@ -6,7 +6,8 @@ use crate::mm::user::{UserPtr, read_bytes, write_bytes};
 use crate::signal::{
     self, Action, ActionFlags, AltStack, SigInfo, SigSet, info, mask, parse_signal, shown_flags,
 };
-use crate::task::{self, Process, Task, access, audit, current, find_process, find_task};
+use crate::task::pid::{find_group_here, find_process_here, find_task_here};
+use crate::task::{self, Process, Task, access, audit, current};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -33,7 +34,7 @@ fn may_signal(target: &Arc<Process>, sig: Option<u32>) -> Result<(), Errno> {
 
 fn my_info(sig: u32, code: i32) -> SigInfo {
     let me = current();
-    SigInfo::from_sender(sig, code, me.tgid(), me.creds().uid)
+    SigInfo::from_sender(sig, code, me.process.own_tgid, me.creds().uid)
 }
 
 /// Sends a signal to a process; 0 only checks. A number that is no signal is reported only if the process
@@ -56,9 +57,10 @@ fn signal_for(process: &Arc<Process>, sig: i32) -> Result<Option<u32>, Errno> {
     Ok(sig)
 }
 
-/// Sends a signal to every process of a group. Succeeds if at least one could be signalled.
+/// Sends a signal to every process of the group with this number in the caller's namespace. Succeeds if at
+/// least one could be signalled.
 fn kill_group(id: i32, sig: i32) -> SysResult {
-    let group = task::pid::find_group(id).ok_or(Errno::ESRCH)?;
+    let group = find_group_here(id).ok_or(Errno::ESRCH)?;
     kill_all(group.sending(), sig, Errno::ESRCH)
 }
 
@@ -82,7 +84,7 @@ fn kill_all(processes: impl Iterator<Item = Arc<Process>>, sig: i32, none: Errno
 #[inline]
 pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
     let me = current();
-    if pid == me.tgid()
+    if pid == me.process.own_tgid
         && let Some(sig) = parse_signal(sig)?
     {
         audit::aims(&me.process);
@@ -94,8 +96,8 @@ pub fn kill_pid(pid: i32, sig: i32) -> SysResult {
 /// The process of the thread with this id; if the thread has ended, the process that it led and that is a
 /// zombie.
 fn process_with(id: i32) -> Result<Arc<Process>, Errno> {
-    find_process(id)
-        .or_else(|| find_task(id).map(|task| task.process.clone()))
+    find_process_here(id)
+        .or_else(|| find_task_here(id).map(|task| task.process.clone()))
         .ok_or(Errno::ESRCH)
 }
 
@@ -108,10 +110,12 @@ fn kill_others(pid: i32, sig: i32) -> SysResult {
             may.map(|()| 0)
         }
         1.. => kill_process(&process_with(pid)?, sig, None).map(|()| 0),
-        0 => kill_group(current().process.pgrp(), sig),
+        0 => kill_all(current().process.group().sending(), sig, Errno::ESRCH),
         -1 => {
-            let me = current().tgid();
-            let others = task::everyone::sending().filter(|process| process.tgid != me && !process.is_init());
+            let me = current();
+            // The first process of the caller's namespace is left out, and who is not seen from there.
+            let others = task::everyone::sending()
+                .filter(|process| process.tgid != me.tgid() && process.number_in(me.pid_ns()) > 1);
             kill_all(others, sig, Errno::ESRCH)
         }
         i32::MIN => Err(Errno::ESRCH),
@@ -123,8 +127,8 @@ fn find_thread(tgid: i32, tid: i32) -> Result<Arc<Task>, Errno> {
     if tid <= 0 || tgid == 0 || tgid < -1 {
         return Err(Errno::EINVAL);
     }
-    let task = find_task(tid).ok_or(Errno::ESRCH)?;
-    if tgid > 0 && task.tgid() != tgid {
+    let task = find_task_here(tid).ok_or(Errno::ESRCH)?;
+    if tgid > 0 && task.process.number_in(current().pid_ns()) != tgid {
         Err(Errno::ESRCH)
     } else {
         Ok(task)
@@ -135,7 +139,7 @@ fn find_thread(tgid: i32, tid: i32) -> Result<Arc<Task>, Errno> {
 /// sent signals, too.
 #[cold]
 fn kill_ended_leader(tgid: i32, tid: i32, sig: i32) -> SysResult {
-    let process = find_process(tid).filter(|_| tgid < 0 || tgid == tid);
+    let process = find_process_here(tid).filter(|_| tgid < 0 || tgid == tid);
     let process = process.ok_or(Errno::ESRCH)?;
     if let Some(sig) = signal_for(&process, sig)? {
         signal::send_to_ended_leader(&process, sig);
@@ -186,17 +190,19 @@ fn write_action(at: usize, action: &Action) -> Result<(), Errno> {
 }
 
 /// `rt_sigqueueinfo`.
-pub(super) fn queue_info(tgid: i32, sig: i32, info: SigInfo) -> SysResult {
-    check_code(&info, tgid == current().tid())?;
+pub(super) fn queue_info(tgid: i32, sig: i32, mut info: SigInfo) -> SysResult {
+    info.mean_ids();
+    check_code(&info, tgid == current().own_tid())?;
     kill_process(&process_with(tgid)?, sig, Some(info)).map(|()| 0)
 }
 
 /// `rt_tgsigqueueinfo`.
-pub(super) fn queue_info_to_thread((tgid, tid): (i32, i32), sig: i32, info: SigInfo) -> SysResult {
+pub(super) fn queue_info_to_thread((tgid, tid): (i32, i32), sig: i32, mut info: SigInfo) -> SysResult {
+    info.mean_ids();
     if tgid <= 0 || tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    check_code(&info, tid == current().tid())?;
+    check_code(&info, tid == current().own_tid())?;
     kill_thread(tgid, tid, sig, Some(info))
 }
 
@@ -212,6 +218,9 @@ pub(super) fn send_by_pidfd(
         return Err(Errno::EINVAL);
     }
     let process = task::pidfd::signal_target(fd)?;
+    if !task::ns::pid::is_below(&process.pid_ns, current().pid_ns()) {
+        return Err(Errno::EINVAL);
+    }
     let info = match info {
         0 => None,
         at => {

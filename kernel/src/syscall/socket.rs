@@ -20,6 +20,7 @@ use crate::net::unix::name::{address_of, find, name_of};
 use crate::net::unix::{Kind, Sock};
 use crate::net::{AF_UNIX, absent, netlink};
 use crate::task::audit::details::Special;
+use crate::task::ns::net::NetRef;
 use crate::task::{audit, current};
 use crate::time::now_ns;
 use alloc::sync::Arc;
@@ -365,7 +366,7 @@ crate::syscalls! {
         if family == netlink::AF_NETLINK {
             return other::open(raw, protocol);
         }
-        let sock = Sock::new(arguments(family, raw, protocol)?);
+        let sock = Sock::new(arguments(family, raw, protocol)?, NetRef::of_current());
         count::may_open()?;
         Ok(files().install(unix_file::file(sock, raw), raw & abi::O_CLOEXEC != 0)? as usize)
     }
@@ -414,7 +415,7 @@ crate::syscalls! {
             sock.leave();
             return Ok(0);
         }
-        let target = find(sock.kind, name_of(&address)?)?;
+        let target = find(sock, name_of(&address)?)?;
         sock.connect(&target, file.nonblocking())?;
         Ok(0)
     }

@@ -7,6 +7,7 @@ use crate::mm::user::{UserPtr, write_bytes};
 use crate::net::{AF_UNIX, unix::BUFFER};
 use crate::task::creds::cap;
 use crate::task::current;
+use crate::task::ns::user::gid_shown;
 use crate::time::NSEC_PER_SEC;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -90,7 +91,7 @@ pub(super) fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usiz
                     int(i32::from(sock.timestamp() == Some(name)))
                 }
                 SO_PASSCRED => int(i32::from(sock.pass_cred())),
-                SO_PEERCRED => words(&sock.peer_identity().cred),
+                SO_PEERCRED => words(&sock.peer_identity().cred.shown()),
                 SO_PEERGROUPS => {
                     let groups = sock.peer_identity().groups.ok_or(Errno::ENODATA)?;
                     let size = size_of_val(&groups[..]);
@@ -99,7 +100,7 @@ pub(super) fn get_option(fd: i32, level: i32, name: u32, value: usize, len: usiz
                         return Err(Errno::ERANGE);
                     }
                     for (n, gid) in groups.iter().enumerate() {
-                        UserPtr::<u32>::new(value).add(n).write(*gid)?;
+                        UserPtr::<u32>::new(value).add(n).write(gid_shown(*gid))?;
                     }
                     return Ok(0);
                 }

@@ -12,6 +12,7 @@ use crate::mm::copy::with_path;
 use crate::mm::user::{Abi, InOrder, UserPtr};
 use crate::task::audit;
 use crate::task::current;
+use crate::task::ns::user;
 use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::Ordering;
 use limen_linux_abi::abi::statx::{Statx, StatxTimestamp};
@@ -71,8 +72,8 @@ fn shown<T>(s: &Stat<'_>, layout: impl Fn(&FileStatus) -> Option<T>) -> Option<T
         ino: inode.ino,
         mode: s.mode,
         nlink: inode.nlink(),
-        uid: inode.uid(),
-        gid: inode.gid(),
+        uid: user::uid_shown(inode.uid()),
+        gid: user::gid_shown(inode.gid()),
         rdev: inode.rdev.encode(),
         size: s.size,
         block_size: PAGE_SIZE as u32,
@@ -199,8 +200,8 @@ fn statx_in<'a>(room: &'a mut MaybeUninit<Abi<Statx>>, s: &Stat<'_>) -> &'a Abi<
         stx_blksize = PAGE_SIZE as u32,
         stx_attributes = if s.mount_root { MOUNT_ROOT } else { 0 },
         stx_nlink = inode.nlink(),
-        stx_uid = inode.uid(),
-        stx_gid = inode.gid(),
+        stx_uid = user::uid_shown(inode.uid()),
+        stx_gid = user::gid_shown(inode.gid()),
         stx_mode = s.mode as u16,
         _spare0 = 0u16,
         stx_ino = inode.ino,
@@ -291,7 +292,8 @@ fn do_chown(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) -> SysResul
     if flags & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    attr::chown(&resolve(dirfd, path, flags)?, uid, gid)?;
+    let to = (user::uid_or_keep(uid), user::gid_or_keep(gid));
+    attr::chown(&resolve(dirfd, path, flags)?, to.0?, to.1?)?;
     Ok(0)
 }
 
@@ -452,7 +454,8 @@ crate::syscalls! {
         do_chown(AT_FDCWD, path, uid, gid, abi::AT_SYMLINK_NOFOLLOW)
     }
     fn fchown | fchown16(fd: i32, uid: Id, gid: Id) {
-        attr::chown(&to_change(fd)?, uid, gid)?;
+        let at = to_change(fd)?;
+        attr::chown(&at, user::uid_or_keep(uid)?, user::gid_or_keep(gid)?)?;
         Ok(0)
     }
     fn fchownat(dirfd: i32, path: usize, uid: u32, gid: u32, flags: u32) {

@@ -4,15 +4,18 @@ use super::SysResult;
 use crate::arch::index;
 use crate::fs::fdtable;
 use crate::fs::lookup::AT_FDCWD;
+use crate::mm::reserve::room_exact;
 use crate::mm::user::{UserPtr, check, read_bytes};
 use crate::signal;
 use crate::task::access::By;
 use crate::task::fork::{self, CloneArgs, CloneFlags};
+use crate::task::ns::user::uid_shown;
 use crate::task::rlimit::{self, Limit};
 use crate::task::unshare;
 use crate::task::wait::{self, Report, WaitOptions, Which};
-use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, find_process, group, pidfd};
+use crate::task::{self, Process, Usage, creds::cap, current, exec, exit, group, ns, pidfd};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, raw::general as abi};
 
@@ -25,7 +28,7 @@ pub(super) fn clone_from_registers(call: &mut super::Call<'_>, args: [usize; 5])
 pub(super) fn robust_list_of<T>(tid: i32, which: impl Fn(&task::Task) -> T) -> Result<T, Errno> {
     let target = match tid {
         0 => current().clone(),
-        _ => task::find_task(tid).ok_or(Errno::ESRCH)?,
+        _ => task::pid::find_task_here(tid).ok_or(Errno::ESRCH)?,
     };
     task::access::look(&target, By::Real, |_| which(&target))
 }
@@ -53,7 +56,7 @@ pub(super) fn clone_args(args: [usize; 5]) -> CloneArgs {
         stack,
         tls,
         segment: None,
-        tid: None,
+        tids: Vec::new(),
     }
 }
 
@@ -66,8 +69,6 @@ pub(super) fn clone_from_memory(call: &mut super::Call<'_>, at: usize, size: usi
 /// `struct clone_args`, in the size that the program passed.
 pub(super) fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno> {
     const WORDS: usize = 11;
-    /// How many levels PID namespaces may have.
-    const DEEPEST: u64 = 32;
     if size > crate::mm::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
@@ -87,25 +88,23 @@ pub(super) fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno
     let flags = CloneFlags::from_bits_retain(word(0));
     let exit_signal = word(4);
     let tids = word(9);
-    if tids > DEEPEST
+    if tids > CloneArgs::MOST_TIDS as u64
         || (word(8) == 0) != (tids == 0)
         || exit_signal > u64::from(signal::NSIG)
         || flags.contains(CloneFlags::INTO_CGROUP) && (size < bytes.len() || word(10) > i32::MAX as u64)
     {
         return Err(Errno::EINVAL);
     }
-    let mut tid = None;
+    let mut chosen = Vec::new();
+    room_exact(&mut chosen, tids as usize)?;
     for n in 0..tids as usize {
-        let word = UserPtr::<i32>::new(word(8) as usize).add(n).read()?;
-        tid.get_or_insert(word);
+        chosen.push(UserPtr::<i32>::new(word(8) as usize).add(n).read()?);
     }
     if word(0) & 0xff & !CloneFlags::NEWTIME.bits() != 0
         || CloneFlags::from_bits(word(0)).is_none()
         || flags.contains(CloneFlags::DETACHED)
         || flags.intersects(CloneFlags::THREAD | CloneFlags::PARENT) && exit_signal != 0
         || (stack == 0) != (stack_size == 0)
-        // There is one PID namespace.
-        || tids > 1
     {
         return Err(Errno::EINVAL);
     }
@@ -121,7 +120,7 @@ pub(super) fn read_clone_args(at: usize, size: usize) -> Result<CloneArgs, Errno
         stack: stack.wrapping_add(stack_size),
         tls: word(7) as usize,
         segment: None,
-        tid,
+        tids: chosen,
     })
 }
 
@@ -166,6 +165,25 @@ fn write_rusage(at: UserPtr<[usize; 18]>, usage: &Usage) -> Result<(), Errno> {
     }
 }
 
+/// What nothing has as its number.
+const NOTHING: i32 = -1;
+
+/// The process with this number in the caller's namespace.
+fn process_here(pid: i32) -> Which {
+    match task::pid::in_ns(current().pid_ns(), pid) {
+        0 => Which::Pid(NOTHING),
+        pid => Which::Pid(pid),
+    }
+}
+
+/// The group with this number in the caller's namespace.
+fn group_here(id: i32) -> Which {
+    match task::pid::in_ns(current().pid_ns(), id) {
+        0 => Which::Group(NOTHING),
+        id => Which::Group(id),
+    }
+}
+
 /// Waits as `wait4` and `waitpid` do.
 pub(super) fn wait_for(pid: i32, options: WaitOptions) -> Result<Option<Report>, Errno> {
     if options.intersects(WaitOptions::EXITED | WaitOptions::NOWAIT) {
@@ -175,8 +193,8 @@ pub(super) fn wait_for(pid: i32, options: WaitOptions) -> Result<Option<Report>,
         i32::MIN => return Err(Errno::ESRCH),
         -1 => Which::Any,
         0 => Which::Group(current().process.pgrp()),
-        1.. => Which::Pid(pid),
-        _ => Which::Group(-pid),
+        1.. => process_here(pid),
+        _ => group_here(-pid),
     };
     wait::wait(&which, options | WaitOptions::EXITED)
 }
@@ -190,8 +208,8 @@ pub(super) fn wait_id(kind: u32, id: i32, options: u32) -> Result<Option<Report>
     let mut nonblocking = false;
     let which = match kind {
         0 => Which::Any,
-        1 if id > 0 => Which::Pid(id),
-        2 if id > 0 => Which::Group(id),
+        1 if id > 0 => process_here(id),
+        2 if id > 0 => group_here(id),
         2 if id == 0 => Which::Group(current().process.pgrp()),
         3 if id >= 0 => {
             let (process, mode) = pidfd::process_and_mode(id)?;
@@ -222,7 +240,7 @@ pub(super) fn write_wait_info(at: usize, union: usize, report: Option<&Report>) 
     let (head, body) = match report {
         Some(r) => (
             [signal::SIGCHLD as i32, 0, r.code],
-            [r.pid, r.uid as i32, r.value],
+            [r.pid, uid_shown(r.uid) as i32, r.value],
         ),
         None => ([0; 3], [0; 3]),
     };
@@ -256,10 +274,10 @@ pub(super) fn change_limit(process: &Process, which: usize, new: Limit) -> Resul
 /// The process to which `prlimit64` applies, if the caller may read and set its limits.
 fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
     let me = current();
-    if pid == 0 || pid == me.tgid() {
+    if pid == 0 || pid == me.process.own_tgid {
         return Ok(me.process.clone());
     }
-    let task = task::find_task(pid).ok_or(Errno::ESRCH)?;
+    let task = task::pid::find_task_here(pid).ok_or(Errno::ESRCH)?;
     let (mine, theirs) = (me.creds(), task.creds());
     let same = [theirs.euid, theirs.suid, theirs.uid]
         .iter()
@@ -267,7 +285,7 @@ fn limits_target(pid: i32) -> Result<Arc<Process>, Errno> {
         && [theirs.egid, theirs.sgid, theirs.gid]
             .iter()
             .all(|&id| id == mine.gid);
-    if same || mine.capable(cap::SYS_RESOURCE) {
+    if same || mine.capable_in(&theirs.user, cap::SYS_RESOURCE) {
         Ok(task.process.clone())
     } else {
         Err(Errno::EPERM)
@@ -331,10 +349,7 @@ crate::syscalls! {
     }
 
     fn setns(fd: i32, kind: u32) {
-        let _ = kind;
-        current().file(fd)?;
-        // There is one namespace of each kind, and no descriptors for them.
-        Err(Errno::EINVAL)
+        ns::change::setns(fd, kind.into())
     }
 
     fn execve(call: &mut Call, path: usize, argv: usize, envp: usize) {
@@ -369,19 +384,25 @@ crate::syscalls! {
         report.map(|_| 0)
     }
 
-    fn getpid() { Ok(current().tgid() as usize) }
-    fn gettid() { Ok(current().tid() as usize) }
-    fn getppid() { Ok(current().process.ppid.load(Ordering::Relaxed) as usize) }
-    fn getpgrp() { Ok(current().process.pgrp() as usize) }
-    fn getpgid(pid: i32) { Ok(group::process_or_self(pid)?.pgrp() as usize) }
-    fn getsid(pid: i32) { Ok(group::process_or_self(pid)?.sid() as usize) }
+    fn getpid() { Ok(current().process.own_tgid as usize) }
+    fn gettid() { Ok(current().own_tid() as usize) }
+    fn getppid() {
+        let me = current();
+        Ok(me.process.ppid_in(me.pid_ns()) as usize)
+    }
+    fn getpgrp() {
+        let me = current();
+        Ok(me.process.pgrp_in(me.pid_ns()) as usize)
+    }
+    fn getpgid(pid: i32) { Ok(group::process_or_self(pid)?.pgrp_in(current().pid_ns()) as usize) }
+    fn getsid(pid: i32) { Ok(group::process_or_self(pid)?.sid_in(current().pid_ns()) as usize) }
     fn setsid() { group::setsid() }
     fn setpgid(pid: i32, pgid: i32) { group::setpgid(pid, pgid) }
 
     fn set_tid_address(at: usize) {
         let task = current();
         task.clear_child_tid.store(at, Ordering::Relaxed);
-        Ok(task.tid() as usize)
+        Ok(task.own_tid() as usize)
     }
 
     fn pidfd_open(pid: i32, flags: u32) {
@@ -389,7 +410,7 @@ crate::syscalls! {
         if flags & !abi::O_NONBLOCK != 0 || pid <= 0 {
             return Err(Errno::EINVAL);
         }
-        let process = find_process(pid).ok_or(match task::find_task(pid) {
+        let process = task::pid::find_process_here(pid).ok_or(match task::pid::find_task_here(pid) {
             Some(_) => Errno::EINVAL,
             None => Errno::ESRCH,
         })?;

@@ -8,7 +8,7 @@ use crate::task::creds::cap;
 use crate::task::timers::clock::{Clock, is_alarm, may_wait_by, resolution};
 use crate::task::timers::posix::{Notify, Place, PosixTimer};
 use crate::task::timers::{self, Itimer};
-use crate::task::{current, find_task};
+use crate::task::{current, pid::find_task_here};
 use crate::time::{
     NSEC_PER_SEC, check_settable, now_ns, ntp, realtime_ns, set_realtime_ns, set_zone, sleep_until, vdso,
 };
@@ -218,7 +218,7 @@ pub(super) fn create_timer<W: Word>(id: i32, event: usize, out: UserPtr<i32>) ->
         SIGEV_NONE => Notify::None,
         SIGEV_SIGNAL | SIGEV_THREAD => Notify::Process(Arc::downgrade(&me.process)),
         SIGEV_THREAD_ID => {
-            let task = find_task(tid)
+            let task = find_task_here(tid)
                 .filter(|t| Arc::ptr_eq(&t.process, &me.process))
                 .ok_or(Errno::EINVAL)?;
             Notify::Thread(Arc::downgrade(&task))

@@ -58,7 +58,7 @@ pub(super) fn set([kind, at, size, flags]: [usize; 4]) -> SysResult {
     if flags & !SIGNAL != 0 {
         return Err(Errno::EINVAL);
     }
-    if !task.flags().contains(TaskFlags::NO_NEW_PRIVS) && !task.creds().capable(cap::SYS_ADMIN) {
+    if !task.flags().contains(TaskFlags::NO_NEW_PRIVS) && !task.creds().capable_own(cap::SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
     let has = of_kind(kind, at, size)?;

@@ -1,7 +1,8 @@
 //! Which thread may inspect which process (Linux: `ptrace_may_access`), which may signal which, and `kcmp`.
 
 use super::creds::{Creds, cap};
-use super::{Process, Task, current, find_process, find_task, pid};
+use super::ns::user::{self, UserNs, UserRef};
+use super::{Process, Task, current, pid};
 use crate::fs::{File, epoll};
 use crate::mm::AddressSpace;
 use crate::mm::user::UserPtr;
@@ -20,7 +21,8 @@ pub enum By {
 
 /// Whether the running thread may inspect `process`, which has the credentials `theirs` and the memory `mm`.
 /// It may if all ids are the same, `theirs` has no capability that the caller lacks, and `mm` is dumpable; or
-/// with `CAP_SYS_PTRACE`. Else `EPERM`.
+/// with `CAP_SYS_PTRACE` in their user namespace and, if `mm` is not dumpable, in the one that `mm` was made
+/// in. Else `EPERM`.
 ///
 /// The caller must read `mm` before `theirs`; whether `mm` is dumpable is read here, last. That order is safe
 /// because exec marks the new memory before anyone can find it, and a program that gives up ids makes its
@@ -33,7 +35,7 @@ pub fn may_look(
 ) -> Result<(), Errno> {
     let me = current();
     let mine = me.creds();
-    if Arc::ptr_eq(&me.process, process) || mine.capable(cap::SYS_PTRACE) {
+    if Arc::ptr_eq(&me.process, process) {
         return Ok(());
     }
     let (uid, gid, caps) = match by {
@@ -42,12 +44,19 @@ pub fn may_look(
     };
     let same = [theirs.uid, theirs.euid, theirs.suid] == [uid; 3]
         && [theirs.gid, theirs.egid, theirs.sgid] == [gid; 3]
+        && user::is_same(&theirs.user, &mine.user)
         && theirs.permitted & !caps == 0;
-    if same && mm.is_none_or(|mm| mm.dumpable()) {
+    let may = same || mine.capable_in(&theirs.user, cap::SYS_PTRACE);
+    if may && mm.is_none_or(|mm| mm.dumpable() || mine.capable_in(&owner(mm), cap::SYS_PTRACE)) {
         Ok(())
     } else {
         Err(Errno::EPERM)
     }
+}
+
+/// The user namespace in which a program was executed that has the memory `mm`.
+pub fn owner(mm: &AddressSpace) -> UserRef {
+    mm.owner().and_then(|ns| ns.clone().downcast::<UserNs>().ok())
 }
 
 /// Whether the running thread may send `sig` (`None`: 0) to `process`, or to its thread that acts as
@@ -69,13 +78,14 @@ pub fn may_signal(process: &Process, theirs: &Creds, sig: Option<u32>) -> Result
 /// Whether a thread with the credentials `mine` may send any signal to one with `theirs`.
 fn may_send(mine: &Creds, theirs: &Creds) -> bool {
     let same = |id| id == theirs.suid || id == theirs.uid;
-    mine.capable(cap::KILL) || same(mine.euid) || same(mine.uid)
+    same(mine.euid) || same(mine.uid) || mine.capable_in(&theirs.user, cap::KILL)
 }
 
 /// Whether the running thread may signal the process with the id `pid` (`kill` with signal 0). `None`: there
-/// is none, or its leader has ended, or audit is to be told, which may sleep.
+/// is none, or its leader has ended; or audit is to be told, which may sleep, or the caller is in
+/// a PID namespace below the initial one.
 pub fn may_signal_leader(pid: i32) -> Option<Result<(), Errno>> {
-    if super::audit::wants_details() {
+    if super::audit::wants_details() || current().pid_ns().is_some() {
         return None;
     }
     pid::with_task(pid, |task, glance| {
@@ -114,10 +124,10 @@ struct Compared {
 impl Compared {
     /// `ESRCH`.
     fn find(number: i32) -> Result<Self, Errno> {
-        let task = find_task(number);
+        let task = pid::find_task_here(number);
         let process = match &task {
             Some(task) => task.process.clone(),
-            None => find_process(number).ok_or(Errno::ESRCH)?,
+            None => pid::find_process_here(number).ok_or(Errno::ESRCH)?,
         };
         Ok(Self { process, task })
     }

@@ -1,6 +1,7 @@
 //! Credentials: the ids and capabilities with which a thread acts. Never changed once shared: a change makes
 //! a new [`Creds`] and replaces the thread's pointer.
 
+use super::ns::user::{self, UserRef};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -106,6 +107,8 @@ pub struct Creds {
     pub ambient: u64,
     /// Secure bits ([`securebits`]).
     pub securebits: u32,
+    /// The user namespace in which the capabilities count.
+    pub user: UserRef,
 }
 
 impl Creds {
@@ -127,13 +130,52 @@ impl Creds {
             bounding: CAP_ALL,
             ambient: 0,
             securebits: 0,
+            user: None,
         }
     }
 
-    /// Whether capability `cap` is effective.
+    /// Whether capability `cap` is effective in the initial user namespace: for what belongs to the machine.
     #[inline]
     pub fn capable(&self, cap: u32) -> bool {
+        self.effective & (1 << cap) != 0 && self.user.is_none()
+    }
+
+    /// Whether capability `cap` is effective in their own user namespace: for what concerns only the thread
+    /// that has them.
+    #[inline]
+    pub fn capable_own(&self, cap: u32) -> bool {
         self.effective & (1 << cap) != 0
+    }
+
+    /// Whether capability `cap` is effective in `ns`, the user namespace that owns what it is needed for.
+    #[inline]
+    pub fn capable_in(&self, ns: &UserRef, cap: u32) -> bool {
+        match ns {
+            None => self.capable(cap),
+            Some(_) => user::has_cap(self, ns, cap),
+        }
+    }
+
+    /// Whether capability `cap` is effective for a file of this owner and group: their namespace must know
+    /// both (`capable_wrt_inode_uidgid`).
+    #[inline]
+    pub fn capable_for(&self, kuid: u32, kgid: u32, cap: u32) -> bool {
+        self.effective & (1 << cap) != 0 && user::maps_both(&self.user, kuid, kgid)
+    }
+
+    /// The kernel's id of the root of their namespace. All ones if it has none: no thread has that id.
+    #[inline]
+    fn root_uid(&self) -> u32 {
+        match &self.user {
+            None => 0,
+            ns => user::root_uid(ns).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether `uid` is the root of their namespace.
+    #[inline]
+    pub fn is_root(&self, uid: u32) -> bool {
+        uid == self.root_uid()
     }
 
     /// Whether `gid` is the file-access group or a supplementary one (`in_group_p`).
@@ -147,8 +189,9 @@ impl Creds {
         if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
             return;
         }
-        let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
-        let has_root = self.uid == 0 || self.euid == 0 || self.suid == 0;
+        let root = old.root_uid();
+        let had_root = [old.uid, old.euid, old.suid].contains(&root);
+        let has_root = [self.uid, self.euid, self.suid].contains(&root);
         if had_root && !has_root {
             if self.securebits & securebits::KEEP_CAPS == 0 {
                 self.permitted = 0;
@@ -157,10 +200,10 @@ impl Creds {
             // Linux clears the ambient set even if `PR_SET_KEEPCAPS` keeps the others.
             self.ambient = 0;
         }
-        if old.euid == 0 && self.euid != 0 {
+        if old.euid == root && self.euid != root {
             self.effective = 0;
         }
-        if old.euid != 0 && self.euid == 0 {
+        if old.euid != root && self.euid == root {
             self.effective = self.permitted;
         }
     }
@@ -170,10 +213,11 @@ impl Creds {
         if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
             return;
         }
-        if old.fsuid == 0 && self.fsuid != 0 {
+        let root = old.root_uid();
+        if old.fsuid == root && self.fsuid != root {
             self.effective &= !FS_CAPS;
         }
-        if old.fsuid != 0 && self.fsuid == 0 {
+        if old.fsuid != root && self.fsuid == root {
             self.effective |= self.permitted & FS_CAPS;
         }
     }

@@ -1,9 +1,11 @@
 //! The end of threads and processes.
 
 use super::access::may_signal;
-use super::process::{ChildNode, Number, TREE, init_process, keep_faults};
+use super::process::{ChildNode, Number, TREE, keep_faults};
 use super::session::{ProcessGroup, Session};
-use super::{CurrentTask, ExitState, Process, Task, TaskFlags, Usage, coredump, current, pid, ptrace, user};
+use super::{
+    CurrentTask, ExitState, Process, Task, TaskFlags, Usage, coredump, current, ns, pid, ptrace, user,
+};
 use crate::arch::syscalls;
 use crate::rcu::Former;
 use crate::sched::{self, futex};
@@ -70,6 +72,15 @@ pub fn when_creators_end(told: fn(&Task)) {
     let _ = CREATORS.set(told);
 }
 
+/// The running thread is no longer the creator of segments of shared memory.
+pub(super) fn leaves_segments(task: &Task) {
+    if task.flags().contains(TaskFlags::MADE_SEGMENTS)
+        && let Some(told) = CREATORS.get()
+    {
+        told(task);
+    }
+}
+
 /// Ends the running thread with wait status `status`, and the process if this is its last thread. Never
 /// returns.
 pub fn exit_thread(status: i32) -> ! {
@@ -96,14 +107,11 @@ pub fn exit_thread(status: i32) -> ! {
     super::events::exits(&task);
     release_mm(&task);
     super::adjustments::let_go(&task);
-    if task.flags().contains(TaskFlags::MADE_SEGMENTS)
-        && let Some(told) = CREATORS.get()
-    {
-        told(&task);
-    }
+    leaves_segments(&task);
     super::seccomp::release(&task);
     drop(task.replace_files(None));
     drop(task.replace_fs(None));
+    task.drop_namespaces();
     task.drop_io();
     // A thread that its tracer has to wait for is counted until then.
     let waited_for = task.trace.is_traced() && task.tid() != task.process.tgid;
@@ -112,6 +120,9 @@ pub fn exit_thread(status: i32) -> ! {
     }
     if let Some(told) = TOLD.get() {
         told(&task);
+    }
+    if last {
+        ns::pid::init_may_end(&task);
     }
     let kept = leave_process(&task, status);
     if waited_for && !kept {
@@ -229,7 +240,8 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     drop(number);
     // These may be the last references. They are dropped without the tree lock.
     while let Some(process) = gone.pop() {
-        crate::fs::procfs::process_gone(process.range().value.tgid);
+        drop(process);
+        crate::fs::procfs::process_gone();
     }
     if last {
         crate::task::timers::ended(process);
@@ -286,7 +298,10 @@ pub(super) enum Reaped {
 /// Drops it, with no lock held.
 pub(super) fn finish(gone: Option<Reaped>) {
     match gone {
-        Some(Reaped::Process(node)) => crate::fs::procfs::process_gone(node.range().value.tgid),
+        Some(Reaped::Process(node)) => {
+            drop(node);
+            crate::fs::procfs::process_gone();
+        }
         Some(Reaped::Thread(number, uid)) => {
             user::uncharge(uid);
             drop(number);
@@ -338,7 +353,14 @@ pub(super) fn tell_of_thread(task: &Arc<Task>, tracer: &Arc<Process>) {
     let (code, value) = explain(thread_status(task));
     let usage = Usage::of_task(task);
     let (user, system) = (usage.user_ticks(), usage.system_ticks());
-    let info = SigInfo::child(code, task.tid(), task.creds().uid, value, user, system);
+    let info = SigInfo::child(
+        code,
+        task.number_in(&tracer.pid_ns),
+        task.creds().uid,
+        value,
+        user,
+        system,
+    );
     signal::send_to_process(tracer, SIGCHLD, info);
     tracer.child_wait.wake_all();
 }
@@ -368,20 +390,20 @@ fn tell_parent_of_exit(process: &Arc<Process>, parent: &Arc<Process>) -> bool {
 fn tell_of_exit(process: &Arc<Process>, parent: &Arc<Process>, sig: i32) {
     // `clone` accepts numbers that are not signals.
     if (1..=signal::NSIG as i32).contains(&sig) {
-        signal::send_to_process(parent, sig as u32, exit_info(process, sig as u32));
+        signal::send_to_process(parent, sig as u32, exit_info(process, parent, sig as u32));
     }
     parent.child_wait.wake_all();
 }
 
 /// The details of the signal that the parent of an ended process gets.
-fn exit_info(process: &Process, sig: u32) -> SigInfo {
+fn exit_info(process: &Process, parent: &Process, sig: u32) -> SigInfo {
     let status = process.exit_code.load(Ordering::Relaxed);
     let (code, value) = explain(status);
     let usage = process.usage();
     let uid = current().creds().uid;
     let info = SigInfo::child(
         code,
-        process.tgid,
+        process.number_in(&parent.pid_ns),
         uid,
         value,
         usage.user_ticks(),
@@ -411,7 +433,8 @@ const _: () = assert!(matches!(
     (code::CLD_DUMPED, 11)
 ));
 
-/// The children of an ending process get a new parent: the nearest living subreaper, else the first process.
+/// The children of an ending process get a new parent: the nearest living subreaper of the same PID
+/// namespace, else the first process of that.
 fn reparent_children(process: &Arc<Process>, gone: &mut Gone) {
     let mut children = core::mem::take(&mut process.family().children);
     if children.is_empty() {
@@ -457,7 +480,7 @@ fn tell_of_parents_death(child: &Arc<Process>) {
         let sig = thread.parent_death_signal.load(Ordering::Relaxed) as u32;
         if sig != 0 && may_signal(child, &thread.creds(), Some(sig)).is_ok() {
             let me = current();
-            let info = SigInfo::user(sig, me.process.tgid, me.creds().uid);
+            let info = SigInfo::user(sig, me.process.number_in(&child.pid_ns), me.creds().uid);
             signal::send_to_process(child, sig, info);
         }
     }
@@ -465,9 +488,11 @@ fn tell_of_parents_death(child: &Arc<Process>) {
 
 fn find_reaper(process: &Arc<Process>) -> Option<Arc<Process>> {
     let mut ancestor = process.parent();
+    let level = ns::pid::level(&process.pid_ns);
     if process.has_subreaper.load(Ordering::Relaxed) {
         while let Some(candidate) = ancestor {
-            if candidate.is_init() {
+            // A parent may be in a namespace above, but not in another one of the same level.
+            if candidate.is_init() || ns::pid::level(&candidate.pid_ns) != level {
                 break;
             }
             if candidate.child_subreaper.load(Ordering::Relaxed) && candidate.thread_count() > 0 {
@@ -476,7 +501,7 @@ fn find_reaper(process: &Arc<Process>) -> Option<Arc<Process>> {
             ancestor = candidate.parent();
         }
     }
-    init_process()
+    ns::pid::reaper(&process.pid_ns, process)
 }
 
 /// Whether a group is orphaned: no member has a living parent in another group of the same session. `ignore`

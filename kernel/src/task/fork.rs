@@ -1,10 +1,13 @@
 //! Making threads and processes: fork, vfork, clone, clone3.
 
+use super::ns::pid::Numbers;
 use super::process::TREE;
 use super::rlimit::{INFINITY, which};
 use super::session::member_node;
 use super::thread::NewTask;
-use super::{CurrentTask, Process, Task, TaskFlags, creds, current, everyone, pid, ptrace, seccomp, user};
+use super::{
+    CurrentTask, Process, Task, TaskFlags, creds, current, everyone, ns, pid, ptrace, seccomp, user,
+};
 use crate::arch::{self, frame::Frame, switch::Context, syscalls::Segment};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::KernelStack;
@@ -91,7 +94,7 @@ impl CloneFlags {
 }
 
 /// What `clone` is to make.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CloneArgs {
     /// What parent and child share, and other options.
     pub flags: CloneFlags,
@@ -109,11 +112,15 @@ pub struct CloneArgs {
     pub tls: usize,
     /// The child's segment, which calls of 32-bit programs give instead.
     pub segment: Option<Segment>,
-    /// The id that the child must get (`set_tid`).
-    pub tid: Option<i32>,
+    /// The ids that the child must get (`set_tid`), from its PID namespace upwards.
+    /// Mostly none.
+    pub tids: Vec<i32>,
 }
 
 impl CloneArgs {
+    /// How many levels of PID namespaces there are at most below the initial one: so many ids can be chosen.
+    pub const MOST_TIDS: usize = super::ns::pid::DEEPEST as usize;
+
     /// The arguments for a `fork`.
     pub fn fork() -> Self {
         Self {
@@ -125,7 +132,7 @@ impl CloneArgs {
             stack: 0,
             tls: 0,
             segment: None,
-            tid: None,
+            tids: Vec::new(),
         }
     }
     /// `CLONE_SETTLS` of a call of 32-bit programs: the storage is what a segment's description at that
@@ -182,27 +189,18 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
         || both(F::NEWUSER, F::FS)
         || flags.contains(F::THREAD) && !flags.contains(F::SIGHAND)
         || flags.contains(F::SIGHAND) && !flags.contains(F::VM)
-        || flags.contains(F::THREAD) && flags.intersects(F::NEWUSER | F::NEWPID)
+        || flags.contains(F::THREAD)
+            && (flags.intersects(F::NEWUSER | F::NEWPID) || ns::pid::has_others_for_children())
         || flags.contains(F::PIDFD) && flags.intersects(F::DETACHED | F::THREAD)
         || both(F::PIDFD, F::PARENT_SETTID) && args.pidfd == args.parent_tid
         || both(F::CLEAR_SIGHAND, F::SIGHAND)
-        || flags.contains(F::PARENT) && current().process.is_init()
+        || flags.contains(F::PARENT) && current().process.is_ns_init()
     {
         return Err(Errno::EINVAL);
     }
-    check_namespaces(flags)?;
     // There are no cgroups, so no descriptor stands for one.
     if flags.contains(F::INTO_CGROUP) {
         return Err(Errno::EBADF);
-    }
-    Ok(())
-}
-
-/// There is one namespace of each kind. A new one is refused as on a Linux that was built without namespaces.
-pub(super) fn check_namespaces(flags: CloneFlags) -> Result<(), Errno> {
-    if flags.intersects(CloneFlags::NAMESPACES | CloneFlags::NEWTIME) {
-        let allowed = current().creds().capable(creds::cap::SYS_ADMIN) || flags.contains(CloneFlags::NEWUSER);
-        return Err(if allowed { Errno::EINVAL } else { Errno::EPERM });
     }
     Ok(())
 }
@@ -251,7 +249,13 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     if parent.signal_pending() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    let creds = parent.creds();
+    let mut next = match flags.intersects(ns::change::ALL) {
+        true => Some(ns::change::for_clone(&parent, flags)?),
+        false => None,
+    };
+    let creds = next
+        .as_ref()
+        .map_or_else(|| parent.creds(), |next| next.creds.clone());
     let exempt =
         creds.uid == 0 || creds.capable(creds::cap::SYS_RESOURCE) || creds.capable(creds::cap::SYS_ADMIN);
     let limit = if exempt {
@@ -285,15 +289,14 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         Some(fs) => Some(FsContext::copy(&fs)),
         None => None,
     };
-    let tid = match args.tid {
-        Some(tid) => {
-            let may =
-                || creds.capable(creds::cap::SYS_ADMIN) || creds.capable(creds::cap::CHECKPOINT_RESTORE);
-            pid::allocate_exact(tid, may)?
-        }
-        None => pid::allocate()?,
+    let namespaces = match &mut next {
+        Some(next) => next.for_child(&fs, flags)?,
+        None => ns::change::inherited(&parent),
     };
+    let pid_ns = ns::pid::of_children(namespaces.as_deref());
+    let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids)?;
     undo.tid = Some(tid);
+    let shown = pid::number_of(tid, &numbers, parent.pid_ns());
 
     let signals = {
         let own = parent.signals.lock();
@@ -308,7 +311,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     let process = if flags.contains(F::THREAD) {
         parent.process.clone()
     } else {
-        new_process(&parent, tid, args)?
+        new_process(&parent, tid, &numbers, args)?
     };
 
     let context = child_context(&stack, frame, args);
@@ -317,6 +320,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     task_flags |= parent.flags() & TaskFlags::NO_NEW_PRIVS;
     let task = Task::new(NewTask {
         tid,
+        numbers,
         process,
         flags: task_flags,
         context,
@@ -326,6 +330,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         mm,
         files,
         fs,
+        namespaces,
         comm: parent.comm(),
         signals,
         exit_signal: 0,
@@ -377,23 +382,24 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
 
     // The child exists now. As on Linux, an error of writing the word is ignored.
     if flags.contains(F::PARENT_SETTID) {
-        let _ = UserPtr::<i32>::new(args.parent_tid).write(tid);
+        let _ = UserPtr::<i32>::new(args.parent_tid).write(shown);
     }
+    let child = task.id();
     sched::wake_new_task(&task);
+    drop(task);
     if let Some(event) = event {
-        ptrace::event(event, tid as usize);
+        ptrace::event(event, ptrace::seen_by_tracer(&parent, &child));
     }
     if let Some(vfork) = vfork {
-        drop(task);
         // Only a fatal signal ends this wait early, and then nobody needs the result.
         let _ = vfork
             .wait
             .wait_until_killable(|| vfork.done.load(Ordering::Acquire));
         if parent.trace.is_traced() {
-            ptrace::event(ptrace::Event::VforkDone, tid as usize);
+            ptrace::event(ptrace::Event::VforkDone, ptrace::seen_by_tracer(&parent, &child));
         }
     }
-    Ok(tid as usize)
+    Ok(shown as usize)
 }
 
 /// A descriptor for the child, whose number the program has been told. If it is dropped before it is opened,
@@ -463,7 +469,12 @@ fn child_context(stack: &KernelStack, frame: &Frame, args: &CloneArgs) -> Contex
 
 /// The process of a new program, with limits, group and actions of its parent. `ENOMEM`.
 #[inline(never)]
-fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Process>, Errno> {
+fn new_process(
+    parent: &Arc<Task>,
+    tid: i32,
+    numbers: &Option<Arc<Numbers>>,
+    args: &CloneArgs,
+) -> Result<Arc<Process>, Errno> {
     use CloneFlags as F;
     let old = &parent.process;
     let (mut actions, account) = {
@@ -489,8 +500,13 @@ fn new_process(parent: &Arc<Task>, tid: i32, args: &CloneArgs) -> Result<Arc<Pro
         &real_parent,
         old.group(),
         old.limits.duplicate(),
-        ProcessSignals::with(actions, account),
+        {
+            let mut signals = ProcessSignals::with(actions, account);
+            signals.unkillable = numbers.as_ref().is_some_and(|numbers| numbers.own() == 1);
+            signals
+        },
         exit_signal,
+        numbers.clone(),
     );
     process.set_exe(old.exe());
     process
@@ -526,6 +542,9 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
         }
         // The parent's group has changed meanwhile.
     };
+    if process.pid_ns.as_ref().is_some_and(|ns| ns.is_dead()) {
+        return Err(Errno::ENOMEM);
+    }
     let shared = parent.process.signals.lock();
     // The process, or all its other threads, are ending: the fork fails.
     if shared.group_exit.is_some() || shared.exec.is_some() {
@@ -533,6 +552,11 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
     }
     seccomp::inherit(&shared, parent, task);
     drop(shared);
+    if process.is_ns_init()
+        && let Some(ns) = &process.pid_ns
+    {
+        ns.set_init(process);
+    }
     process.with_threads(|threads| threads.push(task.clone()));
     // The parent may have a new parent since then, for which it ends with another signal.
     let sibling = flags.contains(CloneFlags::PARENT);
@@ -596,7 +620,7 @@ pub fn first_return(frame: &mut Frame) {
     }
     let at = task.set_child_tid.swap(0, Ordering::Relaxed);
     if at != 0 {
-        let _ = UserPtr::<i32>::new(at).write(task.tid());
+        let _ = UserPtr::<i32>::new(at).write(task.own_tid());
     }
     crate::rseq::first_return(&task);
 }

@@ -2,17 +2,18 @@
 
 use super::process::TREE;
 use super::session::{ProcessGroup, Session, member_node};
-use super::{ExitState, Process, current, find_process, pid};
+use super::{ExitState, Process, current, pid};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::{Errno, SysResult};
 
-/// The process with id `pid`; 0 means the caller's. A thread's id stands for its process.
+/// The process with number `pid` in the caller's namespace; 0 means the caller's. A thread's id stands for
+/// its process.
 pub fn process_or_self(pid: i32) -> Result<Arc<Process>, Errno> {
     match pid {
         0 => Ok(current().process.clone()),
-        _ => find_process(pid)
-            .or_else(|| super::find_task(pid).map(|task| task.process.clone()))
+        _ => pid::find_process_here(pid)
+            .or_else(|| pid::find_task_here(pid).map(|task| task.process.clone()))
             .ok_or(Errno::ESRCH),
     }
 }
@@ -25,10 +26,10 @@ pub fn setsid() -> SysResult {
     if process.pgrp() == process.tgid || pid::find_group(process.tgid).is_some() {
         return Err(Errno::EPERM);
     }
-    let session = Session::new(process.tgid);
-    let group = ProcessGroup::new(process.tgid, session);
+    let session = Session::new(process.id());
+    let group = ProcessGroup::new(process.id(), session);
     process.set_group(group, node);
-    Ok(process.tgid as usize)
+    Ok(process.own_tgid as usize)
 }
 
 /// `setpgid`: moves the caller, or a child that has not called exec yet, into a group of the same session.
@@ -39,10 +40,13 @@ pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
     let me = current().process.clone();
     let target = match pid {
         0 => me.clone(),
-        _ => find_process(pid).ok_or(Errno::ESRCH)?,
+        _ => pid::find_process_here(pid).ok_or(Errno::ESRCH)?,
     };
     let node = member_node(&target);
-    let pgid = if pgid == 0 { target.tgid } else { pgid };
+    let pgid = match pgid {
+        0 => target.tgid,
+        _ => pid::in_ns(&me.pid_ns, pgid),
+    };
     let _tree = TREE.lock();
     if target.exit_state() == ExitState::Dead {
         return Err(Errno::ESRCH);
@@ -65,7 +69,7 @@ pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
     let group = if pgid == target.tgid {
         match pid::find_group(pgid) {
             Some(group) => group,
-            None => ProcessGroup::new(pgid, theirs.session.clone()),
+            None => ProcessGroup::new(target.id(), theirs.session.clone()),
         }
     } else {
         pid::find_group(pgid)

@@ -16,6 +16,7 @@ pub mod exit;
 pub mod fork;
 pub mod group;
 pub mod init;
+pub mod ns;
 pub mod oom;
 pub mod patch;
 pub mod pid;
@@ -36,7 +37,7 @@ pub mod wait;
 
 pub use crate::sched::{CurrentTask, current};
 pub use creds::Creds;
-pub use pid::{all_processes, all_tasks, find_process, find_task};
+pub use pid::{all_processes, all_tasks, find_task};
 pub use process::{ExitState, Process, Usage};
 pub use thread::{Task, TaskFlags};
 
@@ -98,7 +99,8 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
     let mut kernel = KERNEL.lock();
     kernel
         .get_or_insert_with(|| {
-            let group = session::ProcessGroup::new(0, session::Session::new(0));
+            let group =
+                session::ProcessGroup::new(ns::pid::Id::NONE, session::Session::new(ns::pid::Id::NONE));
             let process = Process::new(
                 0,
                 &Weak::new(),
@@ -106,6 +108,7 @@ fn kernel() -> (Arc<Process>, Arc<Creds>) {
                 rlimit::Limits::new(fork::max_threads()),
                 crate::signal::ProcessSignals::new(),
                 0,
+                None,
             );
             (process, Arc::new(Creds::root()))
         })
@@ -132,6 +135,8 @@ pub fn rlimit(which: usize) -> u64 {
 /// Prepares process ids. Once, at boot.
 pub fn init() {
     crate::mm::oom::set_users(&oom::Processes);
+    ns::init();
+    ns::provide(ns::Kind::User, &ns::user::Users);
     // As on Linux: the more CPUs, the higher the largest id.
     let cpus = crate::arch::smp::count() as i32;
     let max = pid::PID_MAX

@@ -4,12 +4,17 @@
 //! session. The number is free when all of these are gone. The table is a radix tree of two levels. It grows
 //! with the largest number in use.
 //!
+//! These numbers are those of the initial PID namespace, and every table of the kernel uses them. What is in
+//! a namespace below has further numbers, one for each level ([`Numbers`]); [`in_ns`] and [`seen_from`] are
+//! the doors between them. What is in the initial namespace has none, and nothing is translated for it.
+//!
 //! Threads and processes are looked up without a lock (`rcu::glance`): a lookup is three loads, and writes
 //! only the count of what it found, if that is kept ([`with_task`] does not). They come and go under a lock.
 //! Groups and sessions are looked up under that lock: whoever looks for one locks its members next.
 
+use super::ns::pid::{Numbers, PidNs, PidRef};
 use super::session::{ProcessGroup, Session};
-use super::{Process, Task};
+use super::{Process, Task, current};
 use crate::mm::reserve::{room_behind, room_exact};
 use crate::rcu::{self, Former, Glance, Reader, Retire, Shared, Shown, glance};
 use crate::sync::{IrqSpinLock, Once};
@@ -23,7 +28,7 @@ use limen_linux_abi::Errno;
 /// The highest value of `pid_max` (`PID_MAX_LIMIT`).
 pub const PID_MAX_LIMIT: i32 = if usize::BITS == 64 { 4 * 1024 * 1024 } else { 32768 };
 /// Numbers below this one are not used again when allocation wraps around.
-const RESERVED: i32 = 300;
+pub(super) const RESERVED: i32 = 300;
 /// How many numbers a leaf has.
 const LEAF: usize = 256;
 
@@ -75,8 +80,12 @@ fn slot(pid: i32, reader: &Reader) -> Option<&'static Slot> {
 #[derive(Default)]
 struct Others {
     used: bool,
+    /// In whose namespaces a thread or process with the number is counted as being there.
+    counted: bool,
     group: Option<Weak<ProcessGroup>>,
     session: Option<Weak<Session>>,
+    /// The numbers in namespaces below the initial one that belong to it.
+    numbers: Option<Arc<Numbers>>,
 }
 
 /// A leaf is there for good.
@@ -137,27 +146,60 @@ impl Table {
         Some((leaf, pid as usize % LEAF))
     }
 
-    /// Frees the number if nothing has it.
-    fn release(&mut self, pid: i32) {
-        if let Some((leaf, at)) = self.leaf(pid) {
-            leaf.release(at);
+    /// Frees the number if nothing has it. What is returned is dropped without the lock.
+    fn release(&mut self, pid: i32) -> Left {
+        match self.leaf(pid) {
+            Some((leaf, at)) => leaf.release(at),
+            None => Left(None),
+        }
+    }
+
+    /// The kernel-wide number of what has `number` in `ns`.
+    fn in_ns(&self, ns: &PidNs, number: i32) -> Option<i32> {
+        // Numbers are taken out of the namespace under the lock that `self` is behind.
+        ns.find(number)
+    }
+}
+
+/// The numbers in namespaces from which something has gone. Those who wait for that are woken when it is
+/// dropped, without the table's lock.
+#[must_use]
+struct Left(Option<Arc<Numbers>>);
+
+impl Drop for Left {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(numbers) = self.0.take() {
+            numbers.tell_of_end();
         }
     }
 }
 
 impl Leaf {
     /// [`Table::release`] for the number at a place.
-    fn release(&mut self, at: usize) {
+    fn release(&mut self, at: usize) -> Left {
         let (slot, others) = (&self.slots[at], &mut self.others[at]);
-        if others.used
-            && slot.task.is_empty()
-            && slot.process.is_empty()
-            && others.group.is_none()
-            && others.session.is_none()
-        {
+        if !others.used || !slot.task.is_empty() || !slot.process.is_empty() {
+            return Left(None);
+        }
+        let mut left = Left(None);
+        if others.counted {
+            others.counted = false;
+            if let Some(numbers) = &others.numbers {
+                numbers.uncount();
+                numbers.end_without_init();
+            }
+            left.0.clone_from(&others.numbers);
+        }
+        if others.group.is_none() && others.session.is_none() {
             others.used = false;
             self.used -= 1;
+            if let Some(numbers) = others.numbers.take() {
+                numbers.give_back();
+                left.0 = Some(numbers);
+            }
         }
+        left
     }
 }
 
@@ -243,6 +285,71 @@ pub fn allocate() -> Result<i32, Errno> {
     }
 }
 
+/// What [`allocate_in`] has taken: the kernel-wide number, and those in the namespaces.
+pub struct Taken {
+    /// The kernel-wide number.
+    pub number: i32,
+    /// The numbers in namespaces. `None`: there are none below the initial one.
+    pub numbers: Option<Arc<Numbers>>,
+}
+
+/// Takes free numbers in `ns` and in all above it. `set`: which ones, from `ns` upwards (`set_tid`); none
+/// where it ends. `EINVAL`: one is none, or `set` has more than there are levels; `EPERM`: the caller has no
+/// privilege in the user namespace that owns a level; `EEXIST`: one is in use; `EAGAIN`: there is no free
+/// one; `ENOMEM`, also if the first process of `ns` has ended.
+pub fn allocate_in(ns: &PidRef, set: &[i32]) -> Result<Taken, Errno> {
+    let Some(ns) = ns else {
+        let number = match set {
+            [] => allocate()?,
+            [number] => allocate_exact(*number, || super::ns::pid::may_choose(&None))?,
+            _ => return Err(Errno::EINVAL),
+        };
+        return Ok(Taken {
+            number,
+            numbers: None,
+        });
+    };
+    allocate_below(ns, set)
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_below(ns: &Arc<PidNs>, set: &[i32]) -> Result<Taken, Errno> {
+    if set.len() > ns.level() as usize + 1 {
+        return Err(Errno::EINVAL);
+    }
+    let numbers = Numbers::take(ns, set)?;
+    let taken = match set.get(ns.level() as usize) {
+        Some(number) => allocate_exact(*number, || super::ns::pid::may_choose(&None)),
+        None => allocate(),
+    };
+    let number = match taken {
+        Ok(number) => number,
+        Err(error) => {
+            numbers.uncount();
+            numbers.give_back();
+            numbers.tell_of_end();
+            return Err(error);
+        }
+    };
+    {
+        let mut table = TABLE.lock();
+        if let Some(others) = table.others(number) {
+            numbers.stand_for(number);
+            others.numbers = Some(numbers.clone());
+            others.counted = true;
+        }
+    }
+    if ns.is_dead() || !ns.has_init() && numbers.own() != 1 {
+        release(number);
+        return Err(Errno::ENOMEM);
+    }
+    Ok(Taken {
+        number,
+        numbers: Some(numbers),
+    })
+}
+
 /// Takes the number `pid` (`set_tid`). `may`: whether the caller has the privilege. `EINVAL`; `EPERM`;
 /// `EEXIST`: the number is in use.
 pub fn allocate_exact(pid: i32, may: impl FnOnce() -> bool) -> Result<i32, Errno> {
@@ -267,7 +374,8 @@ pub fn allocate_exact(pid: i32, may: impl FnOnce() -> bool) -> Result<i32, Errno
 
 /// Gives back a number under which nothing was registered.
 pub fn release(pid: i32) {
-    TABLE.lock().release(pid);
+    let left = TABLE.lock().release(pid);
+    drop(left);
 }
 
 /// Makes a thread findable, under a number that is its own. `leader`: its process, too.
@@ -290,7 +398,9 @@ pub fn forget_task(tid: i32) -> Former<Task> {
         return Former::nothing();
     };
     let gone = leaf.slots[at].task.replace(None);
-    leaf.release(at);
+    let left = leaf.release(at);
+    drop(table);
+    drop(left);
     gone
 }
 
@@ -299,9 +409,9 @@ pub fn forget_process(pid: i32) {
     let mut table = TABLE.lock();
     let Some((leaf, at)) = table.leaf(pid) else { return };
     let gone = leaf.slots[at].process.replace(None);
-    leaf.release(at);
+    let left = leaf.release(at);
     drop(table);
-    drop(gone);
+    drop((gone, left));
 }
 
 /// Sets the process group with this number.
@@ -317,7 +427,9 @@ pub fn forget_group(group: &ProcessGroup) {
     if let Some(others) = table.others(group.id) {
         others.group.take_if(|now| ptr::eq(now.as_ptr(), group));
     }
-    table.release(group.id);
+    let left = table.release(group.id);
+    drop(table);
+    drop(left);
 }
 
 /// Sets the session with this number.
@@ -333,7 +445,9 @@ pub fn forget_session(session: &Session) {
     if let Some(others) = table.others(session.id) {
         others.session.take_if(|now| ptr::eq(now.as_ptr(), session));
     }
-    table.release(session.id);
+    let left = table.release(session.id);
+    drop(table);
+    drop(left);
 }
 
 /// Whether a thread, process, group or session has this number.
@@ -369,6 +483,120 @@ pub fn find_group(id: i32) -> Option<Arc<ProcessGroup>> {
 /// The session with id `id`.
 pub fn find_session(id: i32) -> Option<Arc<Session>> {
     TABLE.lock().others(id)?.session.as_ref()?.upgrade()
+}
+
+/// The thread that has the number `tid` in the caller's namespace.
+#[inline]
+pub fn find_task_here(tid: i32) -> Option<Arc<Task>> {
+    find_task_in(current().pid_ns(), tid)
+}
+
+/// The process that has the number `pid` in the caller's namespace, even if it is a zombie.
+#[inline]
+pub fn find_process_here(pid: i32) -> Option<Arc<Process>> {
+    find_process_in(current().pid_ns(), pid)
+}
+
+/// The process group that has the number `id` in the caller's namespace.
+#[inline]
+pub fn find_group_here(id: i32) -> Option<Arc<ProcessGroup>> {
+    match current().pid_ns() {
+        None => find_group(id),
+        Some(ns) => {
+            let mut table = TABLE.lock();
+            let number = table.in_ns(ns, id)?;
+            table.others(number)?.group.as_ref()?.upgrade()
+        }
+    }
+}
+
+/// The thread that has the number `tid` in `ns`.
+#[inline]
+pub fn find_task_in(ns: &PidRef, tid: i32) -> Option<Arc<Task>> {
+    match ns {
+        None => find_task(tid),
+        Some(ns) => find_in(ns, tid, |slot| &slot.task),
+    }
+}
+
+/// The process that has the number `pid` in `ns`, even if it is a zombie.
+#[inline]
+pub fn find_process_in(ns: &PidRef, pid: i32) -> Option<Arc<Process>> {
+    match ns {
+        None => find_process(pid),
+        Some(ns) => find_in(ns, pid, |slot| &slot.process),
+    }
+}
+
+/// What `of` finds under a number in a namespace. The lock keeps the number that of the same thing.
+#[cold]
+#[inline(never)]
+fn find_in<T: 'static>(
+    ns: &PidNs,
+    number: i32,
+    of: impl Fn(&'static Slot) -> &'static Shown<T>,
+) -> Option<Arc<T>> {
+    let table = TABLE.lock();
+    let number = table.in_ns(ns, number)?;
+    let glance = glance();
+    of(slot(number, &glance)?).get(&glance)
+}
+
+/// The kernel-wide number of what has `number` in `ns`. 0: nothing has it there. 0 and negative numbers stay
+/// what they are.
+#[inline]
+pub fn in_ns(ns: &PidRef, number: i32) -> i32 {
+    match ns {
+        Some(ns) if number > 0 => TABLE.lock().in_ns(ns, number).unwrap_or(0),
+        _ => number,
+    }
+}
+
+/// The number that what has the kernel-wide `number` has in `ns`. 0: it is not seen from there, or nothing
+/// has the number any more. 0 and negative numbers stay what they are.
+#[inline]
+pub fn seen_from(ns: &PidRef, number: i32) -> i32 {
+    match ns {
+        Some(ns) if number > 0 => seen_below(ns, number),
+        _ => number,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn seen_below(ns: &PidNs, number: i32) -> i32 {
+    let mut table = TABLE.lock();
+    let numbers = table.others(number).and_then(|others| others.numbers.as_ref());
+    numbers.map_or(0, |numbers| numbers.in_ns(ns))
+}
+
+/// The number in `ns` of what has the kernel-wide `number` and `numbers`. 0: it is not seen from there.
+#[inline]
+pub fn number_of(number: i32, numbers: &Option<Arc<Numbers>>, ns: &PidRef) -> i32 {
+    super::ns::pid::number_in(number, numbers, ns)
+}
+
+/// Whether anything has this number in `ns` ([`is_used`]).
+pub fn is_used_in(ns: &PidRef, id: i32) -> bool {
+    match ns {
+        None => is_used(id),
+        Some(ns) => TABLE.lock().in_ns(ns, id).is_some(),
+    }
+}
+
+/// The process with the smallest number in `ns` that is `from` or larger, and that number.
+pub fn next_process_in(ns: &PidRef, from: i32) -> Option<(i32, Arc<Process>)> {
+    let Some(ns) = ns else {
+        return next(from, |slot| &slot.process);
+    };
+    let mut from = from.max(1);
+    loop {
+        let number = ns.next(from)?;
+        if let Some(process) = find_in(ns, number, |slot| &slot.process) {
+            return Some((number, process));
+        }
+        from = number + 1;
+    }
 }
 
 /// The process with the smallest id that is `from` or larger. For walks over all processes (`/proc`).
@@ -419,12 +647,23 @@ pub fn all_processes() -> impl Iterator<Item = Arc<Process>> {
     })
 }
 
-/// The number that was allocated last (`/proc/loadavg`).
+/// The number that was allocated last in the caller's namespace (`/proc/loadavg`).
 pub fn last() -> i32 {
+    match current().pid_ns() {
+        None => TABLE.lock().last,
+        Some(ns) => ns.last(),
+    }
+}
+
+/// The kernel-wide number that was allocated last.
+pub fn last_of_all() -> i32 {
     TABLE.lock().last
 }
 
-/// Makes the next number the first free one after `last`.
+/// Makes the next number in the caller's namespace the first free one after `last` (`ns_last_pid`).
 pub fn set_last(last: i32) {
-    TABLE.lock().last = last;
+    match current().pid_ns() {
+        None => TABLE.lock().last = last,
+        Some(ns) => ns.set_last(last),
+    }
 }

@@ -5,6 +5,7 @@
 //! `signals`, a thread's `signals`. [`TREE`] is locked by fork, exit, wait and changes of group or session,
 //! and never by a system call that only asks.
 
+use super::ns::pid::{Id, Numbers, PidRef, number_in};
 use super::rlimit::Limits;
 use super::session::{MemberNode, ProcessGroup, ReservedPlace};
 use super::{Creds, Task, pid};
@@ -148,6 +149,12 @@ impl Drop for Executed {
 pub struct Process {
     /// Its id.
     pub tgid: i32,
+    /// Its number in its own PID namespace (`getpid`).
+    pub own_tgid: i32,
+    /// Its PID namespace.
+    pub pid_ns: PidRef,
+    /// Its numbers in PID namespaces below the initial one.
+    pub numbers: Option<Arc<Numbers>>,
     /// The parent's id. Kept up to date, so that `getppid` takes no lock.
     pub ppid: AtomicI32,
     /// The id of the parent's thread whose child it is. 0: that of the parent's first thread. Changes under
@@ -202,6 +209,8 @@ pub struct Process {
     pub rseq: crate::rseq::ThreadCounts,
     /// The real user id. Kept for callers that ask after the last thread has ended.
     pub real_uid: AtomicU32,
+    /// Whether its threads are in another user namespace than the initial one. All are in the same.
+    pub has_user_ns: AtomicBool,
     /// The saved user id, likewise.
     pub saved_uid: AtomicU32,
     /// Those whom its threads trace, those included that have ended and not been waited for. Changes under
@@ -227,6 +236,7 @@ impl Process {
         limits: Limits,
         signals: ProcessSignals,
         exit_signal: i32,
+        numbers: Option<Arc<Numbers>>,
     ) -> Arc<Self> {
         let (ppid, subreaper) = match parent.upgrade() {
             Some(p) => (
@@ -237,6 +247,9 @@ impl Process {
         };
         Arc::new(Self {
             tgid,
+            own_tgid: numbers.as_ref().map_or(tgid, |numbers| numbers.own()),
+            pid_ns: numbers.as_ref().map(|numbers| numbers.ns().clone()),
+            numbers,
             ppid: AtomicI32::new(ppid),
             creator: AtomicI32::new(0),
             family: SpinLock::new(Family {
@@ -268,6 +281,7 @@ impl Process {
             oom_score_adj_min: AtomicI32::new(0),
             rseq: crate::rseq::ThreadCounts::new(),
             real_uid: AtomicU32::new(0),
+            has_user_ns: AtomicBool::new(false),
             saved_uid: AtomicU32::new(0),
             tracees: SpinLock::new(Vec::new()),
             traces: AtomicBool::new(false),
@@ -277,6 +291,28 @@ impl Process {
         })
     }
 
+    /// Its number in `ns`. 0: it is not seen from there.
+    #[inline]
+    pub fn number_in(&self, ns: &PidRef) -> i32 {
+        number_in(self.tgid, &self.numbers, ns)
+    }
+    /// What it is called by after its end.
+    pub fn id(&self) -> Id {
+        Id::new(self.tgid, &self.numbers)
+    }
+    /// Whether it is the first process of its PID namespace.
+    #[inline]
+    pub fn is_ns_init(&self) -> bool {
+        self.own_tgid == 1
+    }
+    /// The number in `ns` of its parent. 0: it has none there.
+    #[inline]
+    pub fn ppid_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.ppid.load(Ordering::Relaxed),
+            Some(_) => self.parent().map_or(0, |parent| parent.number_in(ns)),
+        }
+    }
     /// The parent. `None` for the first process.
     pub fn parent(&self) -> Option<Arc<Process>> {
         self.family.lock().parent.upgrade()
@@ -392,6 +428,20 @@ impl Process {
     /// Its process group's id.
     pub fn pgrp(&self) -> i32 {
         self.group.lock().id
+    }
+    /// Its process group's id in `ns`. 0: the group is not seen from there.
+    pub fn pgrp_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.pgrp(),
+            Some(_) => self.group().number_in(ns),
+        }
+    }
+    /// Its session's id in `ns`. 0: the session is not seen from there.
+    pub fn sid_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.sid(),
+            Some(_) => self.group().session.number_in(ns),
+        }
     }
     /// Its session's id.
     pub fn sid(&self) -> i32 {

@@ -1,5 +1,6 @@
 //! Process groups and sessions, and the controlling terminal of a session.
 
+use super::ns::pid::{Id, Numbers, PidRef, number_in};
 use super::process::Number;
 use super::{Process, pid};
 use crate::sched::WaitQueue;
@@ -27,6 +28,7 @@ pub trait Terminal: Send + Sync {
 pub struct Session {
     /// Its id: that of the leader that made it.
     pub id: i32,
+    numbers: Option<Arc<Numbers>>,
     /// The controlling terminal.
     pub ctty: IrqSpinLock<Option<Arc<dyn Terminal>>>,
     /// If the terminal went away: the group that was in its foreground.
@@ -42,10 +44,12 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// A new session, led by process `id`. It can be found at once.
-    pub fn new(id: i32) -> Arc<Self> {
+    /// A new session, led by process `leader`. It can be found at once.
+    pub fn new(leader: Id) -> Arc<Self> {
+        let (id, numbers) = leader.into_parts();
         let session = Arc::new(Self {
             id,
+            numbers,
             ctty: IrqSpinLock::new(None),
             left_behind: IrqSpinLock::new(Weak::new()),
         });
@@ -63,6 +67,17 @@ impl Session {
         old.upgrade()
     }
 
+    /// Its id in `ns`. 0: it is not seen from there.
+    #[inline]
+    pub fn number_in(&self, ns: &PidRef) -> i32 {
+        number_in(self.id, &self.numbers, ns)
+    }
+
+    /// What it is called by.
+    pub fn name(&self) -> Id {
+        Id::new(self.id, &self.numbers)
+    }
+
     /// The controlling terminal, if there is one.
     pub fn terminal(&self) -> Option<Arc<dyn Terminal>> {
         self.ctty.lock().clone()
@@ -73,6 +88,7 @@ impl Session {
 pub struct ProcessGroup {
     /// Its id: that of the process that made it.
     pub id: i32,
+    numbers: Option<Arc<Numbers>>,
     /// Its session, which never changes.
     pub session: Arc<Session>,
     members: IrqSpinLock<Members>,
@@ -205,10 +221,12 @@ impl Drop for ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// A new group without members. It can be found at once.
-    pub fn new(id: i32, session: Arc<Session>) -> Arc<Self> {
+    /// A new group without members, named after process `maker`. It can be found at once.
+    pub fn new(maker: Id, session: Arc<Session>) -> Arc<Self> {
+        let (id, numbers) = maker.into_parts();
         let group = Arc::new(Self {
             id,
+            numbers,
             session,
             members: IrqSpinLock::new(Members {
                 tree: RangeTree::new(),
@@ -221,6 +239,17 @@ impl ProcessGroup {
             pid::set_group(id, &group);
         }
         group
+    }
+
+    /// Its id in `ns`. 0: it is not seen from there.
+    #[inline]
+    pub fn number_in(&self, ns: &PidRef) -> i32 {
+        number_in(self.id, &self.numbers, ns)
+    }
+
+    /// What it is called by.
+    pub fn name(&self) -> Id {
+        Id::new(self.id, &self.numbers)
     }
 
     /// Adds a process.

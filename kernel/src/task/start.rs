@@ -1,5 +1,6 @@
 //! Processes that the kernel starts: the first one, and programs that help it. They have no parent.
 
+use super::ns::pid::Id;
 use super::session::{ProcessGroup, Session, member_node};
 use super::thread::{KernelFunction, NewTask};
 use super::{Process, Task, TaskFlags, fork, pid, rlimit, root_creds, user};
@@ -23,8 +24,8 @@ pub(super) fn process(
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
     let tid = pid::allocate()?;
-    let session = Session::new(0);
-    let group = ProcessGroup::new(0, session);
+    let session = Session::new(Id::NONE);
+    let group = ProcessGroup::new(Id::NONE, session);
     let mut signals = signals;
     let mut own = TaskSignals::new(None);
     let account = Some(user::QueuedSignals::of(0));
@@ -34,7 +35,7 @@ pub(super) fn process(
         own.pending.charge_to(account),
     );
     let limits = rlimit::Limits::new(fork::max_threads() / 2);
-    let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0);
+    let process = Process::new(tid, &Weak::new(), group.clone(), limits, signals, 0, None);
     let node = member_node(&process);
     process.enter_group(group.reserve(), node);
     let mut comm = [0; 16];
@@ -42,6 +43,7 @@ pub(super) fn process(
     comm[..len].copy_from_slice(&name[..len]);
     let task = Task::new(NewTask {
         tid,
+        numbers: None,
         process: process.clone(),
         flags: TaskFlags::KTHREAD,
         context: ContextCell::new(context),
@@ -51,6 +53,7 @@ pub(super) fn process(
         mm: None,
         files: Some(FdTable::new()),
         fs: Some(fs),
+        namespaces: None,
         comm,
         signals: own,
         exit_signal: 0,

@@ -1,6 +1,8 @@
 //! [`Task`]: a thread of a program or of the kernel. What all threads of a program have in common is in
 //! [`super::Process`].
 
+use super::ns::Set;
+use super::ns::pid::{Id, Numbers, PidRef, number_in};
 use super::{Creds, Process, ThreadInfo};
 use crate::fs::{FdTable, File, FsContext};
 use crate::mm::{AddressSpace, KernelStack, MmSlot};
@@ -45,6 +47,8 @@ bitflags! {
         const DUMPED = 1 << 11;
         /// It has made segments of shared memory.
         const MADE_SEGMENTS = 1 << 12;
+        /// Its credentials are of another user namespace than the initial one.
+        const USER_NS = 1 << 13;
     }
 }
 
@@ -113,6 +117,10 @@ pub struct Task {
     /// Its kernel stack.
     pub stack: KernelStack,
     tid: AtomicI32,
+    /// Its number in its own PID namespace.
+    own_tid: AtomicI32,
+    /// The numbers with which it began.
+    first_numbers: Option<Arc<Numbers>>,
     /// Its process.
     pub process: Arc<Process>,
     flags: AtomicU32,
@@ -122,6 +130,8 @@ pub struct Task {
     /// What it has borrowed from its descriptors, if others share them.
     borrower: Borrower<File>,
     fs: OwnSlot<FsContext>,
+    /// What it is in. Empty: the initial namespaces.
+    namespaces: Shown<Set>,
     comm: SpinLock<[u8; 16]>,
     /// The same, for who may take no lock.
     comm_now: [AtomicU64; 2],
@@ -185,6 +195,8 @@ pub struct Task {
 pub struct NewTask {
     /// Its id.
     pub tid: i32,
+    /// Its numbers in PID namespaces below the initial one.
+    pub numbers: Option<Arc<Numbers>>,
     /// Its process.
     pub process: Arc<Process>,
     /// Its flags.
@@ -203,6 +215,8 @@ pub struct NewTask {
     pub files: Option<Arc<FdTable>>,
     /// Its directories and umask.
     pub fs: Option<Arc<FsContext>>,
+    /// What it is in.
+    pub namespaces: Option<Arc<Set>>,
     /// Its name, NUL-padded.
     pub comm: [u8; 16],
     /// Its signal state.
@@ -215,19 +229,27 @@ impl Task {
     /// Makes a thread, which nobody knows yet. Not inlined: its parts and the whole are large together.
     #[inline(never)]
     pub fn new(new: NewTask) -> Arc<Self> {
+        let mut flags = new.flags;
+        if new.creds.user.is_some() {
+            flags |= TaskFlags::USER_NS;
+            new.process.has_user_ns.store(true, Ordering::Relaxed);
+        }
         Arc::new(Self {
             info: ThreadInfo::new(),
             context: new.context,
             sched: new.sched,
             stack: new.stack,
             tid: AtomicI32::new(new.tid),
+            own_tid: AtomicI32::new(new.numbers.as_ref().map_or(new.tid, |numbers| numbers.own())),
+            first_numbers: new.numbers,
             process: new.process,
-            flags: AtomicU32::new(new.flags.bits()),
+            flags: AtomicU32::new(flags.bits()),
             creds: Shown::new(Some(new.creds)),
             mm: MmSlot::new(new.mm),
             files: OwnSlot::new(new.files),
             borrower: Borrower::new(),
             fs: OwnSlot::new(new.fs),
+            namespaces: Shown::new(new.namespaces),
             comm: SpinLock::new(new.comm),
             comm_now: halves(new.comm).map(AtomicU64::new),
             signals: IrqSpinLock::new(new.signals),
@@ -269,6 +291,7 @@ impl Task {
         comm[..n].copy_from_slice(&name.as_bytes()[..n]);
         Self::new(NewTask {
             tid: 0,
+            numbers: None,
             process: super::kernel_process(),
             flags: if idle {
                 TaskFlags::KTHREAD | TaskFlags::IDLE
@@ -282,6 +305,7 @@ impl Task {
             mm: None,
             files: None,
             fs: None,
+            namespaces: None,
             comm,
             signals: TaskSignals::new(None),
             exit_signal: 0,
@@ -293,10 +317,45 @@ impl Task {
     pub fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed)
     }
-    pub(super) fn set_tid(&self, tid: i32) {
-        self.tid.store(tid, Ordering::Relaxed);
+    /// It becomes the leader of its process.
+    pub(super) fn take_leaders_number(&self) {
+        self.tid.store(self.process.tgid, Ordering::Relaxed);
+        self.own_tid.store(self.process.own_tgid, Ordering::Relaxed);
         // Not under this number.
         self.info.trace.fetch_and(!super::IS_IN_TRACE, Ordering::Relaxed);
+    }
+    /// The number in its own PID namespace (`gettid`).
+    #[inline]
+    pub fn own_tid(&self) -> i32 {
+        self.own_tid.load(Ordering::Relaxed)
+    }
+    /// Its numbers in PID namespaces below the initial one.
+    pub fn numbers(&self) -> &Option<Arc<Numbers>> {
+        match self.tid() == self.process.tgid {
+            true => &self.process.numbers,
+            false => &self.first_numbers,
+        }
+    }
+    /// Its number in `ns`. 0: it is not seen from there.
+    #[inline]
+    pub fn number_in(&self, ns: &PidRef) -> i32 {
+        match ns {
+            None => self.tid(),
+            Some(_) => number_in(self.tid(), self.numbers(), ns),
+        }
+    }
+    /// The number in `ns` with which it began. `tid`: that one in the initial namespace.
+    pub(super) fn first_number_in(&self, tid: i32, ns: &PidRef) -> i32 {
+        number_in(tid, &self.first_numbers, ns)
+    }
+    /// What it is called by after its end.
+    pub fn id(&self) -> Id {
+        Id::new(self.tid(), self.numbers())
+    }
+    /// Its PID namespace.
+    #[inline]
+    pub fn pid_ns(&self) -> &PidRef {
+        &self.process.pid_ns
     }
     /// The process's id.
     #[inline]
@@ -327,6 +386,10 @@ impl Task {
     }
     /// Replaces the credentials. Only for the thread itself.
     pub fn set_creds(&self, creds: Arc<Creds>) {
+        if creds.user.is_some() {
+            self.set_flags(TaskFlags::USER_NS);
+            self.process.has_user_ns.store(true, Ordering::Relaxed);
+        }
         self.process.real_uid.store(creds.uid, Ordering::Relaxed);
         self.process.saved_uid.store(creds.suid, Ordering::Relaxed);
         drop(self.creds.replace(Some(creds)));
@@ -444,6 +507,30 @@ impl Task {
         }
         let old = self.io.lock().take();
         drop(old);
+    }
+    /// The namespaces in which it is. `None`: the initial ones, or it has ended. For the running thread
+    /// `CurrentTask` has a cheaper way.
+    pub fn namespaces(&self) -> Option<Arc<Set>> {
+        if self.namespaces.is_empty() {
+            return None;
+        }
+        self.namespaces.get(&glance())
+    }
+    /// Replaces its namespaces. Only for the thread itself.
+    pub fn set_namespaces(&self, set: Option<Arc<Set>>) {
+        drop(self.namespaces.replace(set));
+    }
+    /// Where its namespaces are shown. Only the thread itself replaces them.
+    #[inline(always)]
+    pub fn namespaces_shown(&self) -> &Shown<Set> {
+        &self.namespaces
+    }
+    /// The thread ends: it is in no namespaces any more.
+    #[inline]
+    pub(super) fn drop_namespaces(&self) {
+        if !self.namespaces.is_empty() {
+            self.set_namespaces(None);
+        }
     }
     /// Its name, NUL-padded (`TASK_COMM_LEN`).
     pub fn comm(&self) -> [u8; 16] {

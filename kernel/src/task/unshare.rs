@@ -1,6 +1,7 @@
 //! What a thread no longer shares with others: `unshare`, and the descriptors before exec and `close_range`.
 
-use super::fork::{CloneFlags, check_namespaces};
+use super::fork::CloneFlags;
+use super::ns;
 use super::{Process, Task, current, pid};
 use crate::fs::FsContext;
 use alloc::sync::Arc;
@@ -23,7 +24,7 @@ pub fn unshare_files() -> Result<(), Errno> {
 
 /// Whether a thread of another process uses the directories and umask of `task`, which is the only thread of
 /// its process.
-pub(super) fn shares_fs(task: &Task) -> bool {
+pub fn shares_fs(task: &Task) -> bool {
     let Some(fs) = task.try_fs() else {
         return false;
     };
@@ -41,11 +42,17 @@ fn shares<T>(task: &Task, part: fn(&Process) -> Option<Arc<T>>) -> bool {
 }
 
 /// `unshare`: the caller gets its own copies of what it shared.
-pub fn unshare(flags: CloneFlags) -> SysResult {
+pub fn unshare(mut flags: CloneFlags) -> SysResult {
     use CloneFlags as F;
     let allowed = F::THREAD | F::FS | F::FILES | F::SIGHAND | F::VM | F::SYSVSEM | F::NAMESPACES | F::NEWTIME;
     if !(flags & !allowed).is_empty() {
         return Err(Errno::EINVAL);
+    }
+    if flags.contains(F::NEWUSER) {
+        flags |= F::THREAD | F::FS;
+    }
+    if flags.contains(F::NEWNS) {
+        flags |= F::FS;
     }
     let task = current();
     // A thread of several cannot do this without the others.
@@ -55,17 +62,25 @@ pub fn unshare(flags: CloneFlags) -> SysResult {
     {
         return Err(Errno::EINVAL);
     }
-    check_namespaces(flags)?;
-    if flags.contains(F::SYSVSEM) {
-        super::adjustments::let_go(&task);
-    }
+    let fs = match flags.contains(F::FS) {
+        true => task.try_fs().map(|fs| FsContext::copy(&fs)),
+        false => None,
+    };
+    let namespaces = match flags.intersects(ns::change::ALL) {
+        true => Some(ns::change::for_unshare(&task, flags, fs.clone())?),
+        false => None,
+    };
     if flags.contains(F::FILES) {
         unshare_files()?;
     }
-    if flags.contains(F::FS)
-        && let Some(fs) = task.try_fs()
-    {
-        drop(task.replace_fs(Some(FsContext::copy(&fs))));
+    // From here on nothing fails.
+    if flags.contains(F::SYSVSEM) {
+        super::adjustments::let_go(&task);
+    }
+    match namespaces {
+        Some(namespaces) => namespaces.commit(&task),
+        None if fs.is_some() => drop(task.replace_fs(fs)),
+        None => {}
     }
     Ok(0)
 }

@@ -38,9 +38,9 @@ bitflags! {
 pub enum Which {
     /// Any.
     Any,
-    /// This process.
+    /// The process with this number in the initial PID namespace.
     Pid(i32),
-    /// Processes of this group.
+    /// Processes of the group with this number there.
     Group(i32),
     /// The process for which a pidfd stands.
     Process(Arc<Process>),
@@ -49,7 +49,7 @@ pub enum Which {
 /// What `wait` reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// The child.
+    /// The child's number in the caller's PID namespace.
     pub pid: i32,
     /// Its real user.
     pub uid: u32,
@@ -63,6 +63,12 @@ pub struct Report {
     pub usage: Usage,
 }
 
+impl Report {
+    fn ended(&self) -> bool {
+        matches!(self.code, code::CLD_EXITED | code::CLD_KILLED | code::CLD_DUMPED)
+    }
+}
+
 enum Look {
     Found(Report),
     Nothing,
@@ -72,8 +78,8 @@ enum Look {
 /// Waits until the state of a child changes. `Ok(None)`: none has, and `NOHANG` was given.
 pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
     let found = wait_for_report(which, options)?;
-    if let Some(report) = &found {
-        crate::fs::procfs::process_gone(report.pid);
+    if found.as_ref().is_some_and(Report::ended) {
+        crate::fs::procfs::process_gone();
     }
     Ok(found)
 }
@@ -110,6 +116,30 @@ fn wait_for_report(which: &Which, options: WaitOptions) -> Result<Option<Report>
             Look::Nothing => false,
         })?;
     result.unwrap_or(Err(Errno::ECHILD))
+}
+
+/// Waits for all children, and until there are none, whatever signals come. For the first process of a PID
+/// namespace that ends.
+pub(super) fn for_all() {
+    let process = current().process.clone();
+    let options = WaitOptions::EXITED | WaitOptions::ALL;
+    loop {
+        let mut found = false;
+        process
+            .child_wait
+            .wait_until_uninterruptible(|| match look(&process, &Which::Any, options) {
+                Look::Found(_) => {
+                    found = true;
+                    true
+                }
+                Look::NoChild => true,
+                Look::Nothing => false,
+            });
+        if !found {
+            return;
+        }
+        crate::fs::procfs::process_gone();
+    }
 }
 
 /// Whether to wait for `child`. `first`: the caller's process's [`Process::first_thread`].
@@ -167,11 +197,7 @@ fn look(process: &Arc<Process>, which: &Which, options: WaitOptions) -> Look {
             None if any => return Look::Nothing,
             None => return Look::NoChild,
             Some((place, report)) => {
-                let ended = matches!(
-                    report.code,
-                    code::CLD_EXITED | code::CLD_KILLED | code::CLD_DUMPED
-                );
-                if ended && !options.contains(WaitOptions::NOWAIT) {
+                if report.ended() && !options.contains(WaitOptions::NOWAIT) {
                     dead = family.children.remove(place);
                     if let Some(child) = dead.as_ref().map(|node| &node.range().value) {
                         child.set_exit_state(ExitState::Dead);
@@ -272,7 +298,7 @@ fn examine_tracee(tracee: &Tracee, options: WaitOptions) -> Option<Report> {
     if tracee.ended {
         let found = ended(exit::thread_status(task))?;
         return Some(Report {
-            pid: task.tid(),
+            pid: task.number_in(current().pid_ns()),
             usage: Usage::of_task(task),
             ..found
         });
@@ -287,7 +313,7 @@ fn examine_tracee(tracee: &Tracee, options: WaitOptions) -> Option<Report> {
     };
     let found = report(process, stop << 8 | 0x7f, code::CLD_TRAPPED, stop);
     Some(Report {
-        pid: task.tid(),
+        pid: task.number_in(current().pid_ns()),
         ..found
     })
 }
@@ -330,7 +356,7 @@ fn report(child: &Arc<Process>, status: i32, code: i32, value: i32) -> Report {
     let mut usage = child.usage();
     usage.add(&child.dead_children.lock());
     Report {
-        pid: child.tgid,
+        pid: child.number_in(current().pid_ns()),
         uid,
         status,
         code,

@@ -138,7 +138,8 @@ impl FileOps for TtyFile {
     fn first_owner(&self) -> Option<(Kind, Target)> {
         let foreground = self.tty.job.lock().foreground;
         if foreground != 0 {
-            Some((Kind::Group, Target::find(Kind::Group, foreground).ok()?))
+            let group = crate::task::pid::find_group(foreground)?;
+            Some((Kind::Group, Target::Group(Arc::downgrade(&group))))
         } else {
             pty::maker()
         }

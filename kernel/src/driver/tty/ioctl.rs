@@ -3,7 +3,7 @@
 
 use super::{State, Tty, pty};
 use crate::mm::user::UserPtr;
-use crate::task::{creds::cap, current};
+use crate::task::{creds::cap, current, pid};
 use limen_linux_abi::native::ioc;
 use limen_linux_abi::native::ioctl::*;
 use limen_linux_abi::native::termios::{CHARS_AT, LINE_AT, OLD_CHARS, OLD_SIZE};
@@ -55,6 +55,11 @@ impl When {
     }
 }
 
+/// A session's or group's number in the caller's PID namespace.
+fn seen_here(number: i32) -> i32 {
+    pid::seen_from(current().pid_ns(), number)
+}
+
 impl Tty {
     /// `master`: called through the master of a pseudo-terminal.
     #[allow(
@@ -102,7 +107,9 @@ impl Tty {
             TIOCNOTTY => self.give_up().map(|()| 0),
             TIOCGPGRP => {
                 self.owned(master)?;
-                UserPtr::new(arg).write(self.job.lock().foreground).map(|()| 0)
+                // Written without the lock, as that may sleep.
+                let foreground = self.job.lock().foreground;
+                UserPtr::new(arg).write(seen_here(foreground)).map(|()| 0)
             }
             TIOCSPGRP => {
                 let group: i32 = UserPtr::new(arg).read()?;
@@ -110,9 +117,10 @@ impl Tty {
             }
             TIOCGSID => {
                 self.owned(master)?;
-                match self.job.lock().session {
+                let session = self.job.lock().session;
+                match session {
                     0 => Err(Errno::ENOTTY),
-                    session => UserPtr::new(arg).write(session).map(|()| 0),
+                    session => UserPtr::new(arg).write(seen_here(session)).map(|()| 0),
                 }
             }
             TIOCOUTQ => UserPtr::new(arg).write(self.unsent() as i32).map(|()| 0),

@@ -197,11 +197,11 @@ impl Tty {
         if group < 0 {
             return Err(Errno::EINVAL);
         }
-        let target = task::pid::find_group(group).ok_or(Errno::ESRCH)?;
+        let target = task::pid::find_group_here(group).ok_or(Errno::ESRCH)?;
         if target.session.id != session {
             return Err(Errno::EPERM);
         }
-        self.job.lock().foreground = group;
+        self.job.lock().foreground = target.id;
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ pub struct Pair {
 
 /// The owner of a terminal's file if the terminal has no foreground group: the running process.
 pub(super) fn maker() -> Option<(Kind, Target)> {
-    let me = Target::find(Kind::Process, current().tgid()).ok()?;
+    let me = Target::find(Kind::Process, current().process.own_tgid).ok()?;
     Some((Kind::Process, me))
 }
 

@@ -211,7 +211,7 @@ pub fn get(file: &Arc<File>, table: &Arc<FdTable>, lock: &mut LockRequest, ofd: 
                 } else {
                     (r.last - r.first + 1) as i64
                 },
-                pid: r.how.pid,
+                pid: crate::task::pid::seen_from(crate::task::current().pid_ns(), r.how.pid),
             }
         }
     }

@@ -6,6 +6,8 @@ use crate::fs::fdtable::FdTable;
 use crate::fs::file::File;
 use crate::fs::pseudo::Text;
 use crate::mm::reserve::room;
+use crate::task::ns::pid::PidRef;
+use crate::task::pid::seen_from;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -14,10 +16,10 @@ use limen_range_tree::Range;
 
 impl FileLocks {
     /// Adds what `/proc` says of a lock, or of one that is waited for, behind its number.
-    fn line(&self, lock: &Lock, out: &mut Text) {
+    fn line(&self, lock: &Lock, ns: &PidRef, out: &mut Text) {
         let (kind, write, pid, first, last) = match lock {
             Lock::Lease(lease) => {
-                let (state, kind, pid) = (lease.state(), lease.kind(), lease.pid);
+                let (state, kind, pid) = (lease.state(), lease.kind(), seen_from(ns, lease.pid));
                 let _ = write!(out, "LEASE  {state} {kind} {pid} ");
                 let _ = match lease.file {
                     Some(_) => self.place(out),
@@ -35,6 +37,7 @@ impl FileLocks {
                 (kind, r.how.write, r.how.pid, r.first, r.last)
             }
         };
+        let pid = seen_from(ns, pid);
         let _ = write!(
             out,
             "{kind} ADVISORY  {} {pid} ",
@@ -112,6 +115,17 @@ impl FileLocks {
     }
 }
 
+impl Lock {
+    /// Who has it, in the initial PID namespace. Negative: an open file.
+    fn pid(&self) -> i32 {
+        match self {
+            Self::Lease(lease) => lease.pid,
+            Self::Whole(_, whole) => whole.pid,
+            Self::Range(record) => record.how.pid,
+        }
+    }
+}
+
 impl Lists {
     /// The first lock that is in the way of `want`.
     fn blocker(&self, want: &Lock) -> Option<Lock> {
@@ -143,7 +157,8 @@ impl Lists {
 }
 
 /// For `/proc/<pid>/fdinfo`: the locks that the process with descriptor table `table` has through `file`.
-pub fn show(file: &Arc<File>, table: &Arc<FdTable>, out: &mut Text) {
+/// Processes are named as in `ns`.
+pub fn show(file: &Arc<File>, table: &Arc<FdTable>, ns: &PidRef, out: &mut Text) {
     let Some(locks) = file.inode().locks.get() else {
         return;
     };
@@ -163,14 +178,15 @@ pub fn show(file: &Arc<File>, table: &Arc<FdTable>, out: &mut Text) {
         if mine {
             n += 1;
             let _ = write!(out, "lock:\t{n}: ");
-            locks.line(&lock, out);
+            locks.line(&lock, ns, out);
         }
         Ok(())
     });
 }
 
-/// `/proc/locks`: all locks, and behind each those that are waited for because of it.
-pub fn show_all(out: &mut Text) -> Result<(), Errno> {
+/// `/proc/locks` of a PID namespace: all locks of processes that are seen there, and behind each those that
+/// are waited for because of it.
+pub fn show_all(ns: &PidRef, out: &mut Text) -> Result<(), Errno> {
     let mut n = 0;
     for part in &ALL {
         let mut after = 0;
@@ -189,11 +205,14 @@ pub fn show_all(out: &mut Text) -> Result<(), Errno> {
                     return Err(Errno::EINTR);
                 }
                 n += 1;
+                if lock.pid() != 0 && seen_from(ns, lock.pid()) == 0 {
+                    return Ok(());
+                }
                 let _ = write!(out, "{n}: ");
-                locks.line(&lock, out);
+                locks.line(&lock, ns, out);
                 for (want, depth) in locks.blocked_by(&lock)? {
                     let _ = write!(out, "{n}: {:>1$}", "-> ", depth + 2);
-                    locks.line(&want, out);
+                    locks.line(&want, ns, out);
                 }
                 Ok(())
             })?;

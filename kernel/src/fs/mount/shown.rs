@@ -1,11 +1,16 @@
 //! What `/proc/<pid>` says of mounts: `mounts`, `mountstats` and `mountinfo`.
 
-use super::tree::{CHANGE, LIST, behind};
-use super::{MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, Mount};
+use super::tree::{Peers, behind, change};
+use super::{
+    MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, Mount, Mounts,
+    UNBINDABLE,
+};
 use crate::fs::dentry::Dentry;
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Text, with_string};
 use crate::rcu::Shared;
+use crate::task::current;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use limen_linux_abi::Errno;
@@ -50,12 +55,18 @@ fn escape(text: &[u8], out: &mut Text) {
     }
 }
 
-/// Calls `f` with each mount below `root`, and with its place as seen from there.
-fn for_each(root: &Path, mut f: impl FnMut(&Shared<Mount>, &[u8])) -> Result<(), Errno> {
+/// Calls `f` with each mount of a namespace that is below `root`, with its place as seen from there, and with
+/// the groups of peers.
+fn for_each(
+    mounts: &Mounts,
+    root: &Path,
+    mut f: impl FnMut(&Shared<Mount>, &[u8], &Peers),
+) -> Result<(), Errno> {
     // Nothing may be unmounted meanwhile: the references held here would make mounts look busy.
-    let _change = CHANGE.lock();
+    let peers = change();
+    let list = &mounts.table().list;
     let mut last = (0, 0);
-    while let Some((place, m)) = behind(&LIST, last) {
+    while let Some((place, m)) = behind(list, last) {
         last = place;
         if crate::task::current().fatal_signal_pending() {
             return Err(Errno::EINTR);
@@ -66,16 +77,18 @@ fn for_each(root: &Path, mut f: impl FnMut(&Shared<Mount>, &[u8])) -> Result<(),
         }
         .absolute(root)?;
         if reached {
-            f(&m, &name);
+            f(&m, &name, &peers);
         }
     }
     Ok(())
 }
 
-/// Calls `f` with the root of each mount that can be seen from `root`, until an error.
+/// Calls `f` with the root of each mount of the running task's namespace that can be seen from `root`, until
+/// an error.
 pub fn for_roots_below(root: &Path, mut f: impl FnMut(&Dentry) -> Result<(), Errno>) -> Result<(), Errno> {
     let mut result = Ok(());
-    for_each(root, |m, _| {
+    let mounts = Mounts::of(current().namespaces());
+    for_each(&mounts, root, |m, _, _| {
         if result.is_ok() {
             result = f(&m.root);
         }
@@ -84,8 +97,8 @@ pub fn for_roots_below(root: &Path, mut f: impl FnMut(&Dentry) -> Result<(), Err
 }
 
 /// `/proc/<pid>/mounts`, as seen from `root`.
-pub fn show_mounts(root: &Path, out: &mut Text) -> Result<(), Errno> {
-    for_each(root, |m, name| {
+pub fn show_mounts(mounts: &Mounts, root: &Path, out: &mut Text) -> Result<(), Errno> {
+    for_each(mounts, root, |m, name, _| {
         let sb = &m.root.inode.sb;
         escape(m.source.as_bytes(), out);
         out.add(" ");
@@ -100,8 +113,8 @@ pub fn show_mounts(root: &Path, out: &mut Text) -> Result<(), Errno> {
 }
 
 /// `/proc/<pid>/mountstats`, as seen from `root`.
-pub fn show_mountstats(root: &Path, out: &mut Text) -> Result<(), Errno> {
-    for_each(root, |m, name| {
+pub fn show_mountstats(mounts: &Mounts, root: &Path, out: &mut Text) -> Result<(), Errno> {
+    for_each(mounts, root, |m, name, _| {
         out.add("device ");
         escape(m.source.as_bytes(), out);
         out.add(" mounted on ");
@@ -112,10 +125,49 @@ pub fn show_mountstats(root: &Path, out: &mut Text) -> Result<(), Errno> {
     })
 }
 
-/// `/proc/<pid>/mountinfo`, as seen from `root`.
-pub fn show_mountinfo(root: &Path, out: &mut Text) -> Result<(), Errno> {
+/// Who sees what happens in a mount, and in which mounts it sees what happens.
+fn show_peers(m: &Mount, root: &Path, mounts: &Mounts, peers: &Peers, out: &mut Text) {
     use core::fmt::Write;
-    for_each(root, |m, name| {
+    if let Some(member) = m.member() {
+        if let Some(group) = peers.shared(member) {
+            let _ = write!(out, " shared:{}", group.id());
+        }
+        if let Some(master) = peers.master(member) {
+            let _ = write!(out, " master:{}", master.id());
+            // The nearest of its masters of which something can be seen from here.
+            let is_seen = |member| {
+                let mnt: &Shared<Mount> = peers.value(member);
+                let here = mnt
+                    .table
+                    .lock()
+                    .as_ref()
+                    .is_some_and(|table| Arc::ptr_eq(table, mounts.table()));
+                let top = Path {
+                    mnt: mnt.clone(),
+                    dentry: mnt.root.clone(),
+                };
+                here && top.is_under(root).unwrap_or(false)
+            };
+            let mut from = Some(master);
+            while let Some(group) = from
+                && !peers.peers(group).any(is_seen)
+            {
+                from = peers.master_of(group);
+            }
+            if let Some(from) = from.filter(|from| *from != master) {
+                let _ = write!(out, " propagate_from:{}", from.id());
+            }
+        }
+    }
+    if m.is(UNBINDABLE) {
+        out.add(" unbindable");
+    }
+}
+
+/// `/proc/<pid>/mountinfo`, as seen from `root`.
+pub fn show_mountinfo(mounts: &Mounts, root: &Path, out: &mut Text) -> Result<(), Errno> {
+    use core::fmt::Write;
+    for_each(mounts, root, |m, name, peers| {
         let sb = &m.root.inode.sb;
         let parent = m.mountpoint().map_or(m.id, |p| p.mnt.id);
         let _ = write!(out, "{} {} {}:{} ", m.id, parent, sb.dev.major(), sb.dev.minor());
@@ -136,6 +188,7 @@ pub fn show_mountinfo(root: &Path, out: &mut Text) -> Result<(), Errno> {
         escape(name, out);
         out.add(" ");
         options(m, out);
+        show_peers(m, root, mounts, peers, out);
         let _ = write!(out, " - {} ", sb.fs_type);
         escape(m.source.as_bytes(), out);
         let ro = sb.flags.load(Ordering::Relaxed) & MS_RDONLY != 0;

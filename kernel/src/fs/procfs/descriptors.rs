@@ -57,8 +57,8 @@ impl Directory for Fds {
                         file.path.mnt.id,
                         file.inode().ino
                     );
-                    crate::fs::locks::show(&file, &files, out);
-                    file.ops().show_fdinfo(&file, out);
+                    crate::fs::locks::show(&file, &files, &subject.ns, out);
+                    file.ops().show_fdinfo_in(&file, &subject.ns, out);
                     Ok(())
                 }),
                 None,

@@ -3,6 +3,7 @@
 //! files in it.
 
 mod descriptors;
+mod idmap;
 mod memory;
 mod mounts;
 mod pagemap;
@@ -18,9 +19,13 @@ use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
-use crate::task::{self, current};
+use crate::task::current;
+use crate::task::ns::UserRef;
+use crate::task::ns::pid::{self, PidRef};
+use crate::task::pid::{find_process_in, find_task_in, next_process_in};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
 
@@ -32,6 +37,8 @@ const PIDS: u64 = 0x1_0000;
 /// The file system type.
 pub static PROC: FsType = FsType {
     name: NAME,
+    for_users: Some(owner),
+    revealing: true,
     needs_device: false,
     mount: |_, _| Ok(root()),
 };
@@ -42,23 +49,33 @@ const NAME: &str = "proc";
 /// The fixed names at the top.
 pub static TREE: Tree = Tree::new();
 
-/// Each mount has an instance of its own.
+/// The user namespace that owns a new instance: that of the PID namespace which it shows.
+fn owner() -> UserRef {
+    pid::owner(&pid::of_children(current().namespaces())).clone()
+}
+
+/// Each mount has an instance of its own, which shows the PID namespace of the children of who mounts it.
 fn root() -> Shared<Dentry> {
-    let sb = SuperBlock::new(NAME, Box::new(Super), false);
-    pseudo::root(&sb, 0o555, Arc::new(Root))
+    let ns = pid::of_children(current().namespaces());
+    let sb = SuperBlock::owned(NAME, Box::new(Super(ns.clone())), false, owner());
+    pseudo::root(&sb, 0o555, Arc::new(Root(ns)))
 }
 
 /// A process has been waited for and its directory is gone: unmounts what is mounted there. May sleep.
-pub fn process_gone(pid: i32) {
-    if dentry::any_pinned() && task::pid::find_process(pid).is_none() {
-        let name = format!("{pid}");
+pub fn process_gone() {
+    if dentry::any_pinned() {
         mount::forget(|at| {
-            at.inode.sb.fs_type == NAME && at.name_at_top().is_some_and(|top| *top == *name.as_bytes())
+            let number = at.name_at_top().and_then(|top| number(&top));
+            let shown = at.inode.sb.ops.downcast::<Super>();
+            number.zip(shown).is_some_and(|(number, Super(ns))| {
+                find_process_in(ns, number).is_none() && find_task_in(ns, number).is_none()
+            })
         });
     }
 }
 
-struct Super;
+/// An instance, which shows this PID namespace.
+struct Super(PidRef);
 
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
@@ -72,8 +89,38 @@ impl SuperOps for Super {
     }
 }
 
-/// `/proc`.
-struct Root;
+/// `/proc` of a PID namespace.
+struct Root(PidRef);
+
+impl Root {
+    /// What is not the same as in the initial PID namespace.
+    fn own(&self, name: &[u8]) -> Option<Node> {
+        self.0.as_ref()?;
+        let ns = self.0.clone();
+        Some(match name {
+            b"self" => text(move || seen(current().process.number_in(&ns))),
+            b"thread-self" => text(move || {
+                let leader = seen(current().process.number_in(&ns))?;
+                Ok(format!("{leader}/task/{}", seen(current().number_in(&ns))?))
+            }),
+            b"locks" => Node::text(move |out| crate::fs::locks::show_all(&ns, out)),
+            _ => return None,
+        })
+    }
+}
+
+/// A number as text. `ENOENT`: the reader is not seen there.
+fn seen(number: i32) -> Result<String, Errno> {
+    match number {
+        0 => Err(Errno::ENOENT),
+        _ => Ok(format!("{number}")),
+    }
+}
+
+/// A link to what `f` says.
+fn text(f: impl Fn() -> Result<String, Errno> + Send + Sync + 'static) -> Node {
+    Node::Link(Arc::new(move || Ok(Link::Text(f()?.into_bytes()))))
+}
 
 /// The number that is the name of a process's directory. It has no leading zeros.
 fn number(name: &[u8]) -> Option<i32> {
@@ -84,20 +131,20 @@ fn number(name: &[u8]) -> Option<i32> {
 
 impl Directory for Root {
     fn get(&self, name: &[u8]) -> Option<Node> {
-        if let Some(node) = TREE.find(name) {
+        if let Some(node) = self.own(name).or_else(|| TREE.find(name)) {
             return Some(node);
         }
         let pid = number(name)?;
         // A thread that is not a leader has a directory as well, which is not listed.
-        let task = task::pid::find_task(pid);
-        let process = task::pid::find_process(pid).or_else(|| task.as_ref().map(|t| t.process.clone()))?;
+        let task = find_task_in(&self.0, pid);
+        let process = find_process_in(&self.0, pid).or_else(|| task.as_ref().map(|t| t.process.clone()))?;
         Some(Node::Directory(
             0o555,
-            Arc::new(process::ProcessDir::new(process, task.as_ref(), false)),
+            Arc::new(process::ProcessDir::new(&self.0, process, task.as_ref(), false)),
         ))
     }
     fn which(&self, name: &[u8]) -> u64 {
-        let process = number(name).and_then(task::pid::find_process);
+        let process = number(name).and_then(|number| find_process_in(&self.0, number));
         process.map_or(0, |process| process.start_ns)
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
@@ -105,13 +152,9 @@ impl Directory for Root {
             return;
         }
         let mut from = pos.max(PIDS) - PIDS;
-        while let Some(process) = task::pid::next_process(from as i32) {
-            from = process.tgid as u64 + 1;
-            if !add(
-                format!("{}", process.tgid).as_bytes(),
-                FileType::Directory,
-                PIDS + from,
-            ) {
+        while let Some((number, _)) = next_process_in(&self.0, from as i32) {
+            from = number as u64 + 1;
+            if !add(format!("{number}").as_bytes(), FileType::Directory, PIDS + from) {
                 return;
             }
         }
@@ -121,13 +164,10 @@ impl Directory for Root {
 /// Registers the type and the fixed names.
 pub fn init() {
     crate::fs::superblock::register_fs_type(&PROC);
-    let text = |f: fn() -> alloc::string::String| -> Node {
-        Node::Link(Arc::new(move || Ok(Link::Text(f().into_bytes()))))
-    };
-    TREE.add("self", text(|| format!("{}", current().tgid())));
+    TREE.add("self", text(|| Ok(format!("{}", current().tgid()))));
     TREE.add(
         "thread-self",
-        text(|| format!("{}/task/{}", current().tgid(), current().tid())),
+        text(|| Ok(format!("{}/task/{}", current().tgid(), current().tid()))),
     );
     TREE.add("mounts", Node::link("self/mounts"));
     TREE.add("net", Node::link("self/net"));

@@ -1,8 +1,9 @@
 //! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and which tasks may read them.
 
-use super::{descriptors, memory, mounts, status};
+use super::{descriptors, idmap, memory, mounts, status};
 use crate::fs::inode::{Dev, FileType, Link};
 use crate::fs::mount;
+use crate::fs::nsfs;
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Directory, Node, Text, parse, parse_any_base, text_file};
 use crate::mm::AddressSpace;
@@ -11,6 +12,10 @@ use crate::mm::reserve::room_exact;
 use crate::task::access::{self, By};
 use crate::task::audit;
 use crate::task::creds::{Creds, cap};
+use crate::task::ns::pid::PidRef;
+use crate::task::ns::user::{root_of, uid_meant, uid_shown};
+use crate::task::ns::{self, Kind, NsRef};
+use crate::task::pid::find_task_in;
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -25,8 +30,12 @@ use limen_linux_abi::Errno;
 pub struct Subject {
     /// Its process.
     pub process: Arc<Process>,
-    /// The number that is the directory's name.
-    pub number: i32,
+    /// The PID namespace of the instance.
+    pub ns: PidRef,
+    /// The thread's number in the initial PID namespace.
+    number: i32,
+    /// The number that is the directory's name: the one in `ns`.
+    pub shown: i32,
     /// The thread, if it is not the leader.
     member: Option<Weak<Task>>,
     /// The directory is `task/<tid>`: values that belong to a process are given for the thread alone.
@@ -82,6 +91,11 @@ impl Subject {
         remains.as_ref().map_or([0; 16], |(comm, _)| *comm)
     }
 
+    /// Whether it is about the leader of its process.
+    pub fn is_leader(&self) -> bool {
+        self.number == self.process.tgid
+    }
+
     /// How many threads the process has. The leader counts until the process ends.
     pub fn threads(&self) -> usize {
         self.process.with_threads(|threads| {
@@ -108,10 +122,13 @@ impl Subject {
 pub struct ProcessDir(Subject);
 
 impl ProcessDir {
-    /// About the leader of `process` or, if given, its thread `task`. `thread`: about that thread alone.
-    pub fn new(process: Arc<Process>, task: Option<&Arc<Task>>, thread: bool) -> Self {
+    /// About the leader of `process` or, if given, its thread `task`, as seen from `ns`. `thread`: about that
+    /// thread alone.
+    pub fn new(ns: &PidRef, process: Arc<Process>, task: Option<&Arc<Task>>, thread: bool) -> Self {
         let member = task.filter(|task| task.tid() != process.tgid);
         Self(Subject {
+            ns: ns.clone(),
+            shown: member.map_or_else(|| process.number_in(ns), |task| task.number_in(ns)),
             number: member.map_or(process.tgid, |task| task.tid()),
             member: member.map(Arc::downgrade),
             process,
@@ -226,9 +243,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("fdinfo", FileType::Directory, |s| {
         Node::Directory(0o555, Arc::new(descriptors::Fds(s.clone(), true)))
     }),
-    ("gid_map", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "         0          0 4294967295"))
-    }),
+    ("gid_map", FileType::Regular, idmap::groups),
     ("io", FileType::Regular, |s| private(s, status::io)),
     ("limits", FileType::Regular, |s| text(s, status::limits)),
     ("loginuid", FileType::Regular, login),
@@ -257,14 +272,13 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("personality", FileType::Regular, |s| {
         attached(s, status::personality)
     }),
+    ("projid_map", FileType::Regular, idmap::projects),
     ("root", FileType::Symlink, |s| {
         place(s, |s| Some(s.task()?.try_fs()?.root()))
     }),
     ("sched", FileType::Regular, sched),
     ("schedstat", FileType::Regular, |s| text(s, status::schedstat)),
-    ("setgroups", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "allow"))
-    }),
+    ("setgroups", FileType::Regular, idmap::setgroups),
     ("sessionid", FileType::Regular, |s| {
         text(s, |s, out| {
             write!(out, "{}", s.living()?.audit.session()).map_err(|_| Errno::ENOMEM)
@@ -285,9 +299,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("status", FileType::Regular, |s| text(s, status::status)),
     ("syscall", FileType::Regular, |s| attached(s, status::syscall)),
     ("timerslack_ns", FileType::Regular, timer_slack),
-    ("uid_map", FileType::Regular, |s| {
-        text(s, |_, out| line(out, "         0          0 4294967295"))
-    }),
+    ("uid_map", FileType::Regular, idmap::users),
     ("wchan", FileType::Regular, |s| {
         text(s, |s, out| {
             // Nobody is refused, but only those are told that may trace the thread; and nothing is asked of
@@ -378,10 +390,14 @@ fn set_oom_score_adj(subject: &Subject, new: i32, old_way: bool) -> Result<(), E
 
 /// `loginuid`: the user who logged in. A thread sets its own.
 fn login(subject: &Subject) -> Node {
+    /// Nobody has logged in.
+    const NOBODY: u32 = u32::MAX;
     let (reader, writer) = (subject.clone(), subject.clone());
     Node::setting(
         move |out| {
-            let _ = write!(out, "{}", reader.living()?.audit.login());
+            let login = reader.living()?.audit.login();
+            let shown = if login == NOBODY { login } else { uid_shown(login) };
+            let _ = write!(out, "{shown}");
             Ok(())
         },
         move |text| {
@@ -389,7 +405,11 @@ fn login(subject: &Subject) -> Node {
             if !core::ptr::eq(&*task, &**current()) {
                 return Err(Errno::EPERM);
             }
-            audit::log_in(&task, parse(text)?)
+            let login = match parse(text)? {
+                NOBODY => NOBODY,
+                id => uid_meant(id)?,
+            };
+            audit::log_in(&task, login)
         },
     )
 }
@@ -462,7 +482,8 @@ fn coredump_filter(subject: &Subject) -> Node {
 fn timer_slack(subject: &Subject) -> Node {
     let find = |subject: &Subject| {
         let task = subject.living()?;
-        if !Arc::ptr_eq(&task, &current()) && !current().creds().capable(cap::SYS_NICE) {
+        let may = || current().creds().capable_in(&task.creds().user, cap::SYS_NICE);
+        if !Arc::ptr_eq(&task, &current()) && !may() {
             return Err(Errno::EPERM);
         }
         Ok(task)
@@ -529,7 +550,8 @@ pub fn owner(subject: &Subject) -> (u32, u32) {
     let creds = subject.creds();
     match mm {
         Some(mm) if mm.dumpable() => (creds.euid, creds.egid),
-        _ => (0, 0),
+        Some(mm) => root_of(&access::owner(&mm)),
+        None => (0, 0),
     }
 }
 
@@ -546,7 +568,7 @@ fn children(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let first = subject.process.first_thread();
     let own = |child: &Arc<Process>| Process::is_threads_child(child, subject.number, first);
     for child in subject.process.children().filter(own) {
-        let _ = write!(out, "{} ", child.tgid);
+        let _ = write!(out, "{} ", child.number_in(&subject.ns));
     }
     Ok(())
 }
@@ -560,27 +582,29 @@ impl Directory for Tasks {
     }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let tid = super::number(name)?;
-        let task = find_task(tid).filter(|task| Arc::ptr_eq(&task.process, &self.0.process));
-        if !self.0.exists() || task.is_none() && tid != self.0.process.tgid {
+        let ns = &self.0.ns;
+        let task = find_task_in(ns, tid).filter(|task| Arc::ptr_eq(&task.process, &self.0.process));
+        if !self.0.exists() || task.is_none() && tid != self.0.process.number_in(ns) {
             return None;
         }
         Some(Node::Directory(
             0o555,
-            Arc::new(ProcessDir::new(self.0.process.clone(), task.as_ref(), true)),
+            Arc::new(ProcessDir::new(ns, self.0.process.clone(), task.as_ref(), true)),
         ))
     }
     fn which(&self, name: &[u8]) -> u64 {
-        let task = super::number(name).and_then(find_task);
+        let task = super::number(name).and_then(|number| find_task_in(&self.0.ns, number));
         task.map_or(0, |task| task.start_ns)
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        let leader = self.0.process.tgid;
+        let ns = &self.0.ns;
+        let leader = self.0.process.number_in(ns);
         let mut tids: Vec<i32> = Vec::new();
         if room_exact(&mut tids, self.0.process.thread_count() + 1).is_err() {
             return;
         }
         let room = tids.capacity() - 1;
-        tids.extend(self.0.process.threads().map(|t| t.tid()).take(room));
+        tids.extend(self.0.process.threads().map(|t| t.number_in(ns)).take(room));
         // A leader that has ended is listed until a parent has waited for its process.
         if !tids.contains(&leader) {
             tids.push(leader);
@@ -600,30 +624,47 @@ impl Directory for Tasks {
     }
 }
 
-/// `/proc/<pid>/ns`: all processes are in the first namespace of each kind.
+/// `/proc/<pid>/ns`: the namespaces of a thread.
 struct Namespaces(Subject);
 
-const NAMESPACES: &[(&str, u32)] = &[
-    ("cgroup", 0xefff_fffb),
-    ("ipc", 0xefff_ffff),
-    ("mnt", 0xf000_0000),
-    ("net", 0xf000_0001),
-    ("pid", 0xefff_fffc),
-    ("time", 0xefff_fffa),
-    ("user", 0xefff_fffd),
-    ("uts", 0xefff_fffe),
+/// Names, kinds, and whether they are those of the thread's children.
+const NAMESPACES: &[(&str, Kind, bool)] = &[
+    ("cgroup", Kind::Cgroup, false),
+    ("ipc", Kind::Ipc, false),
+    ("mnt", Kind::Mnt, false),
+    ("net", Kind::Net, false),
+    ("pid", Kind::Pid, false),
+    ("pid_for_children", Kind::Pid, true),
+    ("time", Kind::Time, false),
+    ("time_for_children", Kind::Time, true),
+    ("user", Kind::User, false),
+    ("uts", Kind::Uts, false),
 ];
+
+/// The namespace of a thread for which a name stands. `None`: it is in none any more.
+fn namespace(subject: &Subject, kind: Kind, children: bool) -> Option<NsRef> {
+    match subject.task() {
+        Some(task) if children => ns::for_children(&task, kind),
+        Some(task) => ns::of_task(&task, kind),
+        None if kind == Kind::User => Some(ns::user::reference(&subject.creds().user)),
+        None => None,
+    }
+}
 
 impl Directory for Namespaces {
     fn owner(&self) -> (u32, u32) {
         owner(&self.0)
     }
     fn get(&self, name: &[u8]) -> Option<Node> {
-        let (name, ino) = NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
-        Some(Node::link(&format!("{name}:[{ino}]")))
+        let (_, kind, children) = *NAMESPACES.iter().find(|n| n.0.as_bytes() == name)?;
+        let subject = self.0.clone();
+        Some(Node::Link(Arc::new(move || {
+            let found = subject.look(|_| namespace(&subject, kind, children))?;
+            Ok(Link::Jump(nsfs::path(found.ok_or(Errno::ENOENT)?)))
+        })))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {
-        for (i, (name, _)) in NAMESPACES.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
+        for (i, (name, ..)) in NAMESPACES.iter().enumerate().skip(pos.saturating_sub(2) as usize) {
             if !add(name.as_bytes(), FileType::Symlink, i as u64 + 3) {
                 return;
             }

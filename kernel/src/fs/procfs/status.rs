@@ -7,6 +7,9 @@ use crate::sched::inspect::each_return;
 use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
 use crate::task::current;
+use crate::task::ns::pid::each_down_to;
+use crate::task::ns::user::{gid_shown, uid_shown};
+use crate::task::pid::seen_from;
 use crate::task::process::ExitState;
 use crate::task::{Task, TaskFlags, Usage};
 use crate::trace::symbols::Symbol;
@@ -116,7 +119,8 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let terminal = group.session.terminal();
     let (tty, foreground) = terminal.map_or((0, -1), |t| {
         let group = t.foreground();
-        (t.number(), if group > 0 { group } else { -1 })
+        let seen = seen_from(&subject.ns, group);
+        (t.number(), if group > 0 { seen } else { -1 })
     });
     let seen = subject.look(|mm| mm.cloned());
     let visible = seen.is_ok();
@@ -133,22 +137,22 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let state = state(subject).0;
     // Where it waits is shown for a single thread, and for a process that has only one.
     let waits = visible && (subject.thread || threads < 2) && state != 'R';
-    let exit_signal = match subject.number == process.tgid {
+    let exit_signal = match subject.is_leader() {
         true => process.exit_signal.load(Relaxed),
         false => -1,
     };
     // Signal sets as wide as when there were 31 signals.
     let old = |set: SigSet| set.0 & 0x7fff_ffff;
     let l = |f: fn(&crate::mm::Layout) -> usize| layout.as_ref().map_or(0, f);
-    let _ = write!(out, "{} (", subject.number);
+    let _ = write!(out, "{} (", subject.shown);
     name(subject, out);
     let _ = write!(
         out,
         ") {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} 0 {} {} {} {} ",
         state,
-        process.ppid.load(Relaxed),
-        group.id,
-        group.session.id,
+        process.ppid_in(&subject.ns),
+        group.number_in(&subject.ns),
+        group.session.number_in(&subject.ns),
         tty,
         foreground,
         task.map_or(EXITING, |t| flags(t)),
@@ -242,18 +246,34 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     if let Some(fs) = task.and_then(|t| t.try_fs()) {
         let _ = writeln!(out, "Umask:\t{:04o}", fs.umask());
     }
-    let tid = subject.number;
+    let ns = &subject.ns;
     let _ = writeln!(
         out,
-        "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t{}",
-        process.tgid,
-        process.ppid.load(Relaxed),
+        "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t{}",
+        process.number_in(ns),
+        subject.shown,
+        process.ppid_in(ns),
         task.and_then(|t| t.trace.tracer())
-            .map_or(0, |tracer| tracer.tid())
+            .map_or(0, |tracer| tracer.number_in(ns))
     );
     let c = subject.creds();
-    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
+    let (u, g) = (uid_shown, gid_shown);
+    let _ = writeln!(
+        out,
+        "Uid:\t{}\t{}\t{}\t{}",
+        u(c.uid),
+        u(c.euid),
+        u(c.suid),
+        u(c.fsuid)
+    );
+    let _ = writeln!(
+        out,
+        "Gid:\t{}\t{}\t{}\t{}",
+        g(c.gid),
+        g(c.egid),
+        g(c.sgid),
+        g(c.fsgid)
+    );
     let _ = writeln!(
         out,
         "FDSize:\t{}",
@@ -261,15 +281,23 @@ pub fn status(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     );
     out.add(b"Groups:\t");
     for group in c.groups.iter() {
-        let _ = write!(out, "{group} ");
+        let _ = write!(out, "{} ", g(*group));
     }
-    let _ = writeln!(
-        out,
-        "\nNStgid:\t{}\nNSpid:\t{tid}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0",
-        process.tgid,
-        process.pgrp(),
-        process.sid()
-    );
+    out.add(b"\n");
+    let group = process.group();
+    for (name, what) in [
+        ("NStgid", &process.id()),
+        ("NSpid", &task.map_or_else(|| process.id(), |task| task.id())),
+        ("NSpgid", &group.name()),
+        ("NSsid", &group.session.name()),
+    ] {
+        let _ = write!(out, "{name}:");
+        each_down_to(ns, &process.pid_ns, &mut |level| {
+            let _ = write!(out, "\t{}", what.seen_from(level));
+        });
+        out.add(b"\n");
+    }
+    out.add(b"Kthread:\t0\n");
     if let Some(u) = task.and_then(|t| t.mm()).map(|m| m.usage()) {
         let rows = [
             ("VmPeak", u.peak),
@@ -444,7 +472,7 @@ pub fn sched(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
     let account = crate::sched::stats::account(task);
     let (voluntary, involuntary) = task.sched.switches();
     name(subject, out);
-    let _ = writeln!(out, " ({}, #threads: {})", subject.number, subject.threads());
+    let _ = writeln!(out, " ({}, #threads: {})", subject.shown, subject.threads());
     let _ = writeln!(out, "{:-<67}", "");
     for (name, ns) in [
         ("se.exec_start", account.charged),

@@ -3,11 +3,13 @@
 
 use super::TREE;
 use crate::arch::mmu::VMAP;
-use crate::fs::inode::FileType;
-use crate::fs::pseudo::{Directory, Node, Text, with_string};
+use crate::fs::inode::{Dev, FileType};
+use crate::fs::pseudo::{Directory, Node, Text, setting_file, with_string};
+use crate::ipc::ns::Own;
 use crate::mm::PAGE_SIZE;
 use crate::sched::stats;
 use crate::trace::WORD_DIGITS;
+use alloc::sync::Arc;
 use core::fmt::Write;
 use limen_linux_abi::Errno;
 
@@ -163,7 +165,7 @@ fn stat(out: &mut Text) {
          0 0 0 0 0 0",
         stats::total_interrupts(),
         stats::total_switches(),
-        crate::task::pid::last(),
+        crate::task::pid::last_of_all(),
         stats::total_running()
     );
 }
@@ -361,6 +363,15 @@ fn cmdline_proc_show(out: &mut Text) {
     with_string(out, |s| s.push_str(&crate::cmdline::for_proc()));
 }
 
+/// A text about the IPC namespace of whoever opens it.
+fn of_ipc(show: fn(&Own, &mut Text) -> Result<(), Errno>) -> Node {
+    let open = move |_| {
+        let ns = Own::of_current();
+        Ok(setting_file(Arc::new(move |out| show(&ns, out)), None))
+    };
+    Node::Special(0o444, FileType::Regular, Dev::default(), Arc::new(open))
+}
+
 /// Registers the files.
 pub fn init() {
     add("cmdline", cmdline_proc_show);
@@ -390,7 +401,7 @@ pub fn init() {
         }),
     );
     add("loadavg", loadavg);
-    TREE.add("locks", Node::text(crate::fs::locks::show_all));
+    TREE.add("locks", Node::text(|out| crate::fs::locks::show_all(&None, out)));
     add("meminfo", meminfo);
     add("misc", |out| out.add(b"183 hw_random\n"));
     add("partitions", partitions);
@@ -399,9 +410,9 @@ pub fn init() {
     add("swaps", |out| {
         out.add(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
     });
-    TREE.add("sysvipc/msg", Node::text(crate::ipc::show::msg));
-    TREE.add("sysvipc/sem", Node::text(crate::ipc::show::sem));
-    TREE.add("sysvipc/shm", Node::text(crate::ipc::show::shm));
+    TREE.add("sysvipc/msg", of_ipc(crate::ipc::show::msg));
+    TREE.add("sysvipc/sem", of_ipc(crate::ipc::show::sem));
+    TREE.add("sysvipc/shm", of_ipc(crate::ipc::show::shm));
     add("uptime", uptime);
     add("version", version);
     add("vmstat", vmstat);

@@ -8,6 +8,7 @@ use crate::fs::inode::FileType;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::FsType;
 use crate::rcu::Shared;
+use crate::task::ns::net::NetRef;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -21,6 +22,8 @@ const MAGIC: u64 = 0x6265_6572;
 /// The file system type.
 pub static SYSFS: FsType = FsType {
     name: "sysfs",
+    for_users: Some(|| NetRef::of_current().owner().clone()),
+    revealing: true,
     needs_device: false,
     mount,
 };

@@ -3,11 +3,12 @@
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Inode, InodeOps, Link, NewInode, new_root};
-use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
+use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps, of_current};
 use crate::mm::cache::Budget;
 use crate::mm::{PAGE_SIZE, PageCache};
 use crate::rcu::Shared;
 use crate::sync::SpinLock;
+use crate::task::ns::user;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -23,12 +24,16 @@ const DIRENT_SIZE: u64 = 20;
 /// tmpfs.
 pub static TMPFS: FsType = FsType {
     name: "tmpfs",
+    for_users: Some(of_current),
+    revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("tmpfs", data),
 };
 /// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
     name: "ramfs",
+    for_users: Some(of_current),
+    revealing: false,
     needs_device: false,
     mount: |_, data| new_tree("ramfs", data),
 };
@@ -61,8 +66,8 @@ impl Options {
                 "nr_blocks" => o.size = Some(bytes(value)? as usize),
                 "nr_inodes" => o.inodes = Some(bytes(value)?),
                 "mode" => o.mode = Some(u32::from_str_radix(value, 8).map_err(bad)? & 0o7777),
-                "uid" => o.uid = Some(value.parse().map_err(bad)?),
-                "gid" => o.gid = Some(value.parse().map_err(bad)?),
+                "uid" => o.uid = Some(user::uid_meant(value.parse().map_err(bad)?)?),
+                "gid" => o.gid = Some(user::gid_meant(value.parse().map_err(bad)?)?),
                 "huge" | "mpol" | "inode32" | "inode64" | "noswap" | "strictatime" | "relatime" => {}
                 _ => return Err(Errno::EINVAL),
             }
@@ -263,6 +268,9 @@ pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Err
         inodes: AtomicU64::new(1),
     });
     let mode = options.mode.unwrap_or(0o755);
+    let creds = crate::task::current().creds();
+    options.uid = options.uid.or(Some(creds.fsuid));
+    options.gid = options.gid.or(Some(creds.fsgid));
     let (uid, gid) = (options.uid.unwrap_or(0), options.gid.unwrap_or(0));
     let sb = SuperBlock::new(
         fs_type,

@@ -28,6 +28,7 @@ use crate::fs::pseudo::{self, Changes, Node};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
 use crate::sync::Once;
+use crate::task::ns::user;
 use crate::tracing;
 use alloc::boxed::Box;
 use alloc::format;
@@ -49,6 +50,8 @@ const BOTH: u32 = 0o640;
 /// The file system type.
 pub static TRACEFS: FsType = FsType {
     name: "tracefs",
+    for_users: None,
+    revealing: false,
     needs_device: false,
     mount,
 };
@@ -112,8 +115,8 @@ impl Options {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let number = |radix| u32::from_str_radix(value, radix).map_err(|_| Errno::EINVAL);
             match key {
-                "uid" => options.uid = Some(number(10)?),
-                "gid" => options.gid = Some(number(10)?),
+                "uid" => options.uid = Some(user::uid_meant(number(10)?)?),
+                "gid" => options.gid = Some(user::gid_meant(number(10)?)?),
                 "mode" => options.mode = Some(number(8)? & 0o7777),
                 // Linux has always taken what it does not know.
                 _ => {}

@@ -1,54 +1,85 @@
 //! How large queues may be, and how many there may be (`/proc/sys/fs/mqueue`).
 
 use super::messages::PRIORITIES;
+use crate::ipc::ns::Place;
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::rlimit::which;
 use crate::task::user::QueueBytes;
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
-/// `fs.mqueue.queues_max`: how many queues there may be, as an unsigned number.
-pub static QUEUES_MAX: AtomicI32 = AtomicI32::new(256);
-/// `fs.mqueue.msg_max`: how many messages a queue may have.
-pub static MSG_MAX: AtomicI32 = AtomicI32::new(10);
-/// `fs.mqueue.msgsize_max`: how long a message may be, in bytes.
-pub static MSGSIZE_MAX: AtomicI32 = AtomicI32::new(8192);
-/// `fs.mqueue.msg_default`: how many messages a queue may have for which nothing else is asked.
-pub static MSG_DEFAULT: AtomicI32 = AtomicI32::new(10);
-/// `fs.mqueue.msgsize_default`: how long a message may be then, in bytes.
-pub static MSGSIZE_DEFAULT: AtomicI32 = AtomicI32::new(8192);
+/// The limits of a namespace, and how many queues it has.
+pub struct Table {
+    /// `fs.mqueue.queues_max`: how many queues there may be, as an unsigned number.
+    pub queues_max: AtomicI32,
+    /// `fs.mqueue.msg_max`: how many messages a queue may have.
+    pub msg_max: AtomicI32,
+    /// `fs.mqueue.msgsize_max`: how long a message may be, in bytes.
+    pub msgsize_max: AtomicI32,
+    /// `fs.mqueue.msg_default`: how many messages a queue may have for which nothing else is asked.
+    pub msg_default: AtomicI32,
+    /// `fs.mqueue.msgsize_default`: how long a message may be then, in bytes.
+    pub msgsize_default: AtomicI32,
+    /// How many queues there are.
+    queues: AtomicUsize,
+    /// The namespace has ended: its directory may still be mounted.
+    ended: AtomicBool,
+}
 
-/// The largest value of [`MSG_MAX`], which is a limit for the privileged, too (`HARD_MSGMAX`).
+/// Those of the initial namespace.
+pub static INITIAL: Table = Table::new();
+
+impl Table {
+    /// Without queues.
+    pub const fn new() -> Self {
+        Self {
+            queues_max: AtomicI32::new(256),
+            msg_max: AtomicI32::new(10),
+            msgsize_max: AtomicI32::new(8192),
+            msg_default: AtomicI32::new(10),
+            msgsize_default: AtomicI32::new(8192),
+            queues: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+    /// The namespace ends: there are no new queues.
+    pub(in crate::ipc) fn end(&self) {
+        self.ended.store(true, Relaxed);
+    }
+}
+
+/// The largest value of `msg_max`, which is a limit for the privileged, too (`HARD_MSGMAX`).
 pub const HARD_MSG_MAX: usize = 65536;
-/// The smallest value of [`MSGSIZE_MAX`] (`MIN_MSGSIZEMAX`).
+/// The smallest value of `msgsize_max` (`MIN_MSGSIZEMAX`).
 pub const MIN_MSGSIZE_MAX: usize = 128;
-/// The largest value of [`MSGSIZE_MAX`], which is a limit for the privileged, too (`HARD_MSGSIZEMAX`).
+/// The largest value of `msgsize_max`, which is a limit for the privileged, too (`HARD_MSGSIZEMAX`).
 pub const HARD_MSGSIZE_MAX: usize = 16 << 20;
 
 /// What Linux has for a message beside its text, and for each priority that messages have, in bytes.
 const WORDS_OF_EACH: usize = 6 * size_of::<usize>();
 
-/// How many queues there are.
-static QUEUES: AtomicUsize = AtomicUsize::new(0);
-
-/// One of all queues. Dropping it makes room for another one.
-pub struct Counted(());
+/// One of a namespace's queues. Dropping it makes room for another one.
+pub struct Counted(Place<Table>);
 
 impl Counted {
     /// `ENOSPC`: there are as many as allowed, and the running thread has not `CAP_SYS_RESOURCE`.
-    pub fn new() -> Result<Self, Errno> {
-        let most = QUEUES_MAX.load(Relaxed).cast_unsigned() as usize;
+    /// `EACCES`: the namespace has ended.
+    pub fn new(table: &Place<Table>) -> Result<Self, Errno> {
+        if table.ended.load(Relaxed) {
+            return Err(Errno::EACCES);
+        }
+        let most = table.queues_max.load(Relaxed).cast_unsigned() as usize;
         // In one step: who gets no place must not be seen to have one.
         let one_more = |now: usize| (now < most || is_privileged()).then_some(now + 1);
-        let counted = QUEUES.fetch_update(Relaxed, Relaxed, one_more);
-        counted.map(|_| Self(())).map_err(|_| Errno::ENOSPC)
+        let counted = table.queues.fetch_update(Relaxed, Relaxed, one_more);
+        counted.map(|_| Self(table.clone())).map_err(|_| Errno::ENOSPC)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        QUEUES.fetch_sub(1, Relaxed);
+        self.0.queues.fetch_sub(1, Relaxed);
     }
 }
 
@@ -67,11 +98,11 @@ pub struct Shape {
 
 impl Shape {
     /// Of a queue for which nothing is asked.
-    pub fn usual() -> Self {
+    pub fn usual(table: &Table) -> Self {
         let least = |a: &AtomicI32, b: &AtomicI32| a.load(Relaxed).min(b.load(Relaxed)).max(0) as usize;
         Self {
-            messages: least(&MSG_MAX, &MSG_DEFAULT),
-            size: least(&MSGSIZE_MAX, &MSGSIZE_DEFAULT),
+            messages: least(&table.msg_max, &table.msg_default),
+            size: least(&table.msgsize_max, &table.msgsize_default),
         }
     }
 
@@ -86,11 +117,11 @@ impl Shape {
 
     /// Counts the queue's memory for the running thread's user. `EINVAL`: it would be larger than allowed;
     /// `EOVERFLOW`; `EMFILE`: it would be more than `RLIMIT_MSGQUEUE`.
-    pub fn charge(self) -> Result<QueueBytes, Errno> {
+    pub fn charge(self, table: &Table) -> Result<QueueBytes, Errno> {
         let limit = |value: &AtomicI32| value.load(Relaxed).max(0) as usize;
         let (messages, size) = match is_privileged() {
             true => (HARD_MSG_MAX, HARD_MSGSIZE_MAX),
-            false => (limit(&MSG_MAX), limit(&MSGSIZE_MAX)),
+            false => (limit(&table.msg_max), limit(&table.msgsize_max)),
         };
         if self.messages == 0 || self.size == 0 || self.messages > messages || self.size > size {
             return Err(Errno::EINVAL);

@@ -10,13 +10,14 @@ mod messages;
 pub mod notice;
 mod waiting;
 
+use super::ns::Place as Part;
 use crate::sched::{Deadline, WaitQueue};
 use crate::sync::{SpinGuard, SpinLock};
 use crate::task::Process;
 use crate::task::user::QueueBytes;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
-use limits::{Counted, Shape};
+use limits::{Counted, Shape, Table};
 use messages::{Messages, Room};
 use notice::{Notice, Owner, Shown};
 use waiting::{Place, Waiting};
@@ -60,15 +61,15 @@ pub struct Status {
 }
 
 impl Queue {
-    /// An empty one. `asked`: how many messages a program asks for, and how long they may be. `ENOSPC`,
-    /// `EINVAL`, `EOVERFLOW`, `EMFILE`.
-    pub fn new(asked: Option<[isize; 2]>) -> Result<Arc<Self>, Errno> {
-        let counted = Counted::new()?;
+    /// An empty one of a namespace. `asked`: how many messages a program asks for, and how long they may be.
+    /// `ENOSPC`, `EACCES`, `EINVAL`, `EOVERFLOW`, `EMFILE`.
+    pub fn new(table: &Part<Table>, asked: Option<[isize; 2]>) -> Result<Arc<Self>, Errno> {
+        let counted = Counted::new(table)?;
         let shape = match asked {
             Some([messages, size]) => Shape::asked(messages, size)?,
-            None => Shape::usual(),
+            None => Shape::usual(table),
         };
-        let bytes = shape.charge()?;
+        let bytes = shape.charge(table)?;
         Ok(Arc::new(Self {
             shape,
             state: SpinLock::new(State {

@@ -2,6 +2,7 @@
 
 use crate::signal::info::code;
 use crate::signal::{SigInfo, send_to_process};
+use crate::task::ns::pid::Id;
 use crate::task::{ExitState, Process, current};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -58,7 +59,7 @@ impl Owner {
 pub struct Notice {
     owner: Owner,
     /// The owner's number, even when it has ended.
-    pid: i32,
+    pid: Id,
     /// How many programs it had executed. Another program does not expect the signal.
     execs: u32,
     how: How,
@@ -81,7 +82,7 @@ impl Notice {
         let process = &current().process;
         Self {
             owner: Owner(Arc::downgrade(process)),
-            pid: process.tgid,
+            pid: process.id(),
             execs: process.execs.load(Relaxed),
             how,
         }
@@ -102,7 +103,7 @@ impl Notice {
         Shown {
             how,
             signal,
-            pid: self.pid,
+            pid: self.pid.here(),
         }
     }
 
@@ -115,7 +116,8 @@ impl Notice {
                 if let Some(owner) = owner.filter(|owner| owner.execs.load(Relaxed) == self.execs) {
                     let me = current();
                     let uid = me.with_creds(|creds| creds.uid);
-                    let info = SigInfo::from_sender(number, code::MESGQ, me.tgid(), uid);
+                    let info =
+                        SigInfo::from_sender(number, code::MESGQ, me.process.number_in(&owner.pid_ns), uid);
                     send_to_process(&owner, number, info.with_value(value));
                 }
             }

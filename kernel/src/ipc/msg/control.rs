@@ -1,11 +1,14 @@
 //! `msgctl`, and what `/proc/sysvipc/msg` shows.
 
-use super::{BYTES, COUNT, MAX, MAX_OF_QUEUE, MAX_QUEUES, QUEUES, Queue, State, now};
+use super::{Message, Queue, State, Table, now};
+use crate::ipc::ns::own_msg;
 use crate::ipc::object::{Object, Stat};
 use crate::ipc::perm::Permissions;
 use crate::ipc::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT};
 use crate::task::creds::cap;
 use crate::task::current;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_linux_abi::abi::ipc::{Messages, Msginfo};
@@ -51,7 +54,20 @@ pub enum Out {
     Queue(Messages),
 }
 
+/// What is left of a queue that was removed.
+pub(super) type Gone = (VecDeque<Arc<Message>>, Option<Arc<Queue>>);
+
 impl Queue {
+    /// Removes it from its table. Its lock is held; the caller drops the result without, and wakes senders.
+    pub(super) fn end(&self, table: &Table, state: &mut State) -> Gone {
+        state.perm.gone = true;
+        state.end_receivers(Errno::EIDRM);
+        let messages = core::mem::take(&mut state.messages);
+        table.count.fetch_sub(messages.len(), Relaxed);
+        table.bytes.fetch_sub(core::mem::take(&mut state.bytes), Relaxed);
+        (messages, table.ids.remove(self, state.perm.key))
+    }
+
     fn shown(&self, state: &State) -> Messages {
         Messages {
             perm: state.perm.shown(self.id.load(Relaxed)),
@@ -61,31 +77,41 @@ impl Queue {
             bytes: state.bytes as u64,
             count: state.messages.len() as u64,
             max_bytes: state.max_bytes as u64,
-            lspid: state.lspid,
-            lrpid: state.lrpid,
+            lspid: state.lspid.here(),
+            lrpid: state.lrpid.here(),
         }
     }
 }
 
-/// All queues, one after the other.
-pub fn each(mut f: impl FnMut(&Messages, i32)) {
-    QUEUES.each(|queue| {
-        let shown = queue.shown(&queue.state.lock());
-        f(&shown, queue.id.load(Relaxed));
-    });
+impl Table {
+    /// All queues, one after the other.
+    pub fn each(&self, mut f: impl FnMut(&Messages, i32)) {
+        self.ids.each(|queue| {
+            let shown = queue.shown(&queue.state.lock());
+            f(&shown, queue.id.load(Relaxed));
+        });
+    }
 }
 
-fn info(used: bool) -> Msginfo {
+fn info(table: &Table, used: bool) -> Msginfo {
     const POOL: i32 = 32000 * 16384 / 1024;
-    let of_queue = MAX_OF_QUEUE.load(Relaxed);
+    let of_queue = table.max_of_queue.load(Relaxed);
     Msginfo {
-        msgpool: if used { QUEUES.count() as i32 } else { POOL },
-        msgmap: if used { COUNT.load(Relaxed) as i32 } else { 16384 },
-        msgmax: MAX.load(Relaxed),
+        msgpool: if used { table.ids.count() as i32 } else { POOL },
+        msgmap: if used {
+            table.count.load(Relaxed) as i32
+        } else {
+            16384
+        },
+        msgmax: table.max.load(Relaxed),
         msgmnb: of_queue,
-        msgmni: MAX_QUEUES.load(Relaxed),
+        msgmni: table.max_queues.load(Relaxed),
         msgssz: 16,
-        msgtql: if used { BYTES.load(Relaxed) as i32 } else { 16384 },
+        msgtql: if used {
+            table.bytes.load(Relaxed) as i32
+        } else {
+            16384
+        },
         msgseg: u16::MAX,
         ..Msginfo::default()
     }
@@ -93,18 +119,20 @@ fn info(used: bool) -> Msginfo {
 
 /// `msgctl`. `new`: what [`Command::Set`] sets, and how many bytes the queue may have then.
 pub fn control(id: i32, command: &Command, new: &(Permissions, u64)) -> Result<(usize, Out), Errno> {
+    let table = own_msg();
+    let ids = &table.ids;
     Ok(match *command {
-        Command::Info(used) => (QUEUES.highest(), Out::Info(info(used))),
+        Command::Info(used) => (ids.highest(), Out::Info(info(&table, used))),
         Command::Stat(stat) => {
-            let (id, queue) = QUEUES.describe(id, stat, |queue, state| queue.shown(state))?;
+            let (id, queue) = ids.describe(id, stat, |queue, state| queue.shown(state))?;
             (id, Out::Queue(queue))
         }
         Command::Set => {
             let (perm, bytes) = new;
             let may_more = current().creds().capable(cap::SYS_RESOURCE);
-            let queue = QUEUES.find_to_set(id, perm, *bytes)?;
+            let queue = ids.find_to_set(id, perm, *bytes)?;
             queue.changing(|state| {
-                if *bytes > MAX_OF_QUEUE.load(Relaxed).max(0) as u64 && !may_more {
+                if *bytes > table.max_of_queue.load(Relaxed).max(0) as u64 && !may_more {
                     return Err(Errno::EPERM);
                 }
                 state.perm.set(perm)?;
@@ -118,15 +146,8 @@ pub fn control(id: i32, command: &Command, new: &(Permissions, u64)) -> Result<(
             (0, Out::Nothing)
         }
         Command::Remove => {
-            let queue = QUEUES.find(id)?;
-            queue.changing(|state| {
-                state.perm.gone = true;
-                state.end_receivers(Errno::EIDRM);
-                let messages = core::mem::take(&mut state.messages);
-                COUNT.fetch_sub(messages.len(), Relaxed);
-                BYTES.fetch_sub(core::mem::take(&mut state.bytes), Relaxed);
-                Ok((messages, QUEUES.remove(&queue, state.perm.key)))
-            })?;
+            let queue = ids.find(id)?;
+            queue.changing(|state| Ok(queue.end(&table, state)))?;
             queue.senders.wake_all();
             (0, Out::Nothing)
         }

@@ -1,8 +1,8 @@
 //! `semctl`, and what `/proc/sysvipc/sem` shows.
 
-use super::{
-    COUNT, LARGEST, MAX_OF_ALL, MAX_OF_SET, MAX_OPERATIONS, MAX_SETS, SETS, Semaphore, Set, State, now, tgid,
-};
+use super::undo::Undo;
+use super::{LARGEST, Semaphore, Set, State, Table, now, tgid};
+use crate::ipc::ns::own_sem;
 use crate::ipc::object::{Object, Stat};
 use crate::ipc::perm::{self, Permissions};
 use crate::ipc::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT};
@@ -85,6 +85,9 @@ pub enum Out {
     Values(Vec<u16>),
 }
 
+/// What is left of a set that was removed.
+pub(super) type Gone = (Option<Arc<Set>>, Vec<Semaphore>, Vec<Arc<Undo>>);
+
 impl Set {
     fn shown(&self, state: &State) -> Semaphores {
         Semaphores {
@@ -93,6 +96,20 @@ impl Set {
             ctime: state.ctime,
             count: self.count as u64,
         }
+    }
+
+    /// Removes it. Its lock is held; the caller drops the result without.
+    pub(super) fn end(&self, state: &mut State) -> Gone {
+        if state.perm.gone {
+            return (None, Vec::new(), Vec::new());
+        }
+        state.perm.gone = true;
+        state.end_all();
+        self.table.count.fetch_sub(self.count, Relaxed);
+        let gone = self.table.ids.remove(self, state.perm.key);
+        // Threads that end, and have something to undo, hold the set until then.
+        let semaphores = core::mem::take(&mut state.semaphores);
+        (gone, semaphores, core::mem::take(&mut state.undos))
     }
 
     fn number(&self, number: i32) -> Result<usize, Errno> {
@@ -105,47 +122,59 @@ impl Set {
     }
 }
 
-/// All sets, one after the other.
-pub fn each(mut f: impl FnMut(&Semaphores, i32)) {
-    SETS.each(|set| {
-        let shown = set.shown(&set.state.lock());
-        f(&shown, set.id.load(Relaxed));
-    });
+impl Table {
+    /// All sets, one after the other.
+    pub fn each(&self, mut f: impl FnMut(&Semaphores, i32)) {
+        self.ids.each(|set| {
+            let shown = set.shown(&set.state.lock());
+            f(&shown, set.id.load(Relaxed));
+        });
+    }
 }
 
-fn info(used: bool) -> Seminfo {
+fn info(table: &Table, used: bool) -> Seminfo {
     const SIZE_OF_UNDO: i32 = 20;
-    let operations = MAX_OPERATIONS.load(Relaxed);
+    let operations = table.max_operations.load(Relaxed);
     Seminfo {
         semmap: 32000 * 32000,
-        semmni: MAX_SETS.load(Relaxed),
-        semmns: MAX_OF_ALL.load(Relaxed),
+        semmni: table.max_sets.load(Relaxed),
+        semmns: table.max_of_all.load(Relaxed),
         semmnu: 32000 * 32000,
-        semmsl: MAX_OF_SET.load(Relaxed),
+        semmsl: table.max_of_set.load(Relaxed),
         semopm: operations,
         semume: 500,
-        semusz: if used { SETS.count() as i32 } else { SIZE_OF_UNDO },
+        semusz: if used {
+            table.ids.count() as i32
+        } else {
+            SIZE_OF_UNDO
+        },
         semvmx: LARGEST,
-        semaem: if used { COUNT.load(Relaxed) as i32 } else { LARGEST },
+        semaem: if used {
+            table.count.load(Relaxed) as i32
+        } else {
+            LARGEST
+        },
     }
 }
 
 /// `semctl` but for setting values. `new`: what [`Command::Set`] sets.
 pub fn control(id: i32, number: i32, command: Command, new: &Permissions) -> Result<(usize, Out), Errno> {
+    let table = own_sem();
+    let ids = &table.ids;
     Ok(match command {
-        Command::Info(used) => (SETS.highest(), Out::Info(info(used))),
+        Command::Info(used) => (ids.highest(), Out::Info(info(&table, used))),
         Command::Stat(stat) => {
-            let (id, set) = SETS.describe(id, stat, |set, state| set.shown(state))?;
+            let (id, set) = ids.describe(id, stat, |set, state| set.shown(state))?;
             (id, Out::Set(set))
         }
         Command::One(question) => {
-            let set = SETS.find(id)?;
+            let set = ids.find(id)?;
             let answer = set.with(perm::READ, |state| {
                 let number = set.number(number)?;
-                let Semaphore { value, pid } = state.semaphores[number];
+                let Semaphore { value, pid } = &state.semaphores[number];
                 Ok(match question {
-                    Question::Value => value as usize,
-                    Question::Pid => pid as usize,
+                    Question::Value => *value as usize,
+                    Question::Pid => pid.here() as usize,
                     Question::Larger => state.waiters(number, false),
                     Question::Zero => state.waiters(number, true),
                 })
@@ -153,7 +182,7 @@ pub fn control(id: i32, number: i32, command: Command, new: &Permissions) -> Res
             (answer, Out::Nothing)
         }
         Command::GetAll => {
-            let set = SETS.find(id)?;
+            let set = ids.find(id)?;
             let mut values = Vec::new();
             reserve::room_exact(&mut values, set.count)?;
             set.with(perm::READ, |state| {
@@ -163,7 +192,7 @@ pub fn control(id: i32, number: i32, command: Command, new: &Permissions) -> Res
             (0, Out::Values(values))
         }
         Command::Set => {
-            SETS.find_to_set(id, new, 0)?.changing(|state| {
+            ids.find_to_set(id, new, 0)?.changing(|state| {
                 state.perm.set(new)?;
                 state.ctime = now();
                 Ok(())
@@ -171,16 +200,8 @@ pub fn control(id: i32, number: i32, command: Command, new: &Permissions) -> Res
             (0, Out::Nothing)
         }
         Command::Remove => {
-            let set: Arc<Set> = SETS.find(id)?;
-            set.changing(|state| {
-                state.perm.gone = true;
-                state.end_all();
-                COUNT.fetch_sub(set.count, Relaxed);
-                let gone = SETS.remove(&set, state.perm.key);
-                // Threads that end, and have something to undo, hold the set until then.
-                let semaphores = core::mem::take(&mut state.semaphores);
-                Ok((gone, semaphores, core::mem::take(&mut state.undos)))
-            })?;
+            let set: Arc<Set> = ids.find(id)?;
+            set.changing(|state| Ok(set.end(state)))?;
             (0, Out::Nothing)
         }
         Command::SetValue | Command::SetAll => return Err(Errno::EINVAL),
@@ -192,7 +213,7 @@ pub fn set_value(id: i32, number: i32, value: i32) -> SysResult {
     if !(0..=LARGEST).contains(&value) {
         return Err(Errno::ERANGE);
     }
-    let set = SETS.find(id)?;
+    let set = own_sem().ids.find(id)?;
     let number = set.number(number)?;
     set.with(perm::WRITE, |state| {
         state.undos.iter().for_each(|undo| undo.forget(Some(number)));
@@ -206,7 +227,7 @@ pub fn set_value(id: i32, number: i32, value: i32) -> SysResult {
 /// `SETALL`. `read` reads as many values as it is asked for. Errors: `EINVAL`, `EACCES`, `ERANGE`, `EIDRM`,
 /// `ENOMEM`, those of `read`.
 pub fn set_all(id: i32, read: impl FnOnce(usize) -> Result<Vec<u16>, Errno>) -> SysResult {
-    let set = SETS.find(id)?;
+    let set = own_sem().ids.find(id)?;
     set.with(perm::WRITE, |_| Ok(()))?;
     let values = read(set.count)?;
     if values.iter().any(|&value| i32::from(value) > LARGEST) {
@@ -219,7 +240,7 @@ pub fn set_all(id: i32, read: impl FnOnce(usize) -> Result<Vec<u16>, Errno>) -> 
         for (semaphore, &value) in state.semaphores.iter_mut().zip(&values) {
             *semaphore = Semaphore {
                 value: value.into(),
-                pid,
+                pid: pid.clone(),
             };
         }
         state.ctime = now();

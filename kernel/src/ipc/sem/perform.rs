@@ -37,7 +37,9 @@ impl State {
             }
         }
         for op in list {
-            self.semaphores[usize::from(op.sem_num)].pid = operations.pid;
+            self.semaphores[usize::from(op.sem_num)]
+                .pid
+                .clone_from(&operations.pid);
         }
         Ok(())
     }

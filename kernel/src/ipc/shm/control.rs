@@ -1,6 +1,7 @@
 //! `shmctl`, and what `/proc/sysvipc/shm` shows.
 
-use super::{ALL, COUNT, MAX, PAGES, SEGMENTS, SHM_DEST, SHM_LOCKED, Segment, State};
+use super::{SHM_LOCKED, Segment, State, Table};
+use crate::ipc::ns::own_shm;
 use crate::ipc::object::{Object, Stat};
 use crate::ipc::perm::Permissions;
 use crate::ipc::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, now};
@@ -65,38 +66,42 @@ pub enum Out {
     Segment(SharedMemory),
 }
 
-/// All segments, one after the other, with how many bytes of each are in memory.
-pub fn each(mut f: impl FnMut(&SharedMemory, i32, u64)) {
-    SEGMENTS.each(|segment| {
-        let shown = segment.shown(&segment.state.lock());
-        let resident = segment.cache.resident() as u64 * PAGE_SIZE as u64;
-        f(&shown, segment.id.load(Relaxed), resident);
-    });
+impl Table {
+    /// All segments, one after the other, with how many bytes of each are in memory.
+    pub fn each(&self, mut f: impl FnMut(&SharedMemory, i32, u64)) {
+        self.ids.each(|segment| {
+            let shown = segment.shown(&segment.state.lock());
+            let resident = segment.cache.resident() as u64 * PAGE_SIZE as u64;
+            f(&shown, segment.id.load(Relaxed), resident);
+        });
+    }
 }
 
 /// `shmctl`. `new`: what [`Command::Set`] sets. Gives the result, and what is to be written.
 pub fn control(id: i32, command: &Command, new: &Permissions) -> Result<(usize, Out), Errno> {
-    let count = COUNT.load(Relaxed) as u64;
+    let table = own_shm();
+    let ids = &table.ids;
+    let count = table.count.load(Relaxed) as u64;
     Ok(match *command {
         Command::Limits => {
-            let (max, all) = (MAX.load(Relaxed) as u64, ALL.load(Relaxed) as u64);
-            (SEGMENTS.highest(), Out::Limits(Shminfo64::new(max, count, all)))
+            let (max, all) = (table.max.load(Relaxed) as u64, table.all.load(Relaxed) as u64);
+            (ids.highest(), Out::Limits(Shminfo64::new(max, count, all)))
         }
         Command::Info => {
             let (mut used, mut resident) = (0, 0);
-            each(|_, _, bytes| {
+            table.each(|_, _, bytes| {
                 used += 1;
                 resident += bytes / PAGE_SIZE as u64;
             });
-            let info = ShmInfo::new(used, PAGES.load(Relaxed) as u64, resident);
-            (SEGMENTS.highest(), Out::Info(info))
+            let info = ShmInfo::new(used, table.pages.load(Relaxed) as u64, resident);
+            (ids.highest(), Out::Info(info))
         }
         Command::Stat(stat) => {
-            let (id, segment) = SEGMENTS.describe(id, stat, |segment, state| segment.shown(state))?;
+            let (id, segment) = ids.describe(id, stat, |segment, state| segment.shown(state))?;
             (id, Out::Segment(segment))
         }
         Command::Set => {
-            SEGMENTS.find_to_set(id, new, 0)?.changing(|state| {
+            ids.find_to_set(id, new, 0)?.changing(|state| {
                 state.perm.set(new)?;
                 state.ctime = now();
                 Ok(())
@@ -104,21 +109,19 @@ pub fn control(id: i32, command: &Command, new: &Permissions) -> Result<(usize, 
             (0, Out::Nothing)
         }
         Command::Remove => {
-            let segment = SEGMENTS.find(id)?;
+            let segment = ids.find(id)?;
             segment.changing(|state| {
                 if state.attached != 0 {
-                    SEGMENTS.forget_key(&segment, state.perm.key);
-                    state.perm.key = 0;
-                    state.perm.mode |= SHM_DEST;
+                    segment.is_to_end(state);
                     return Ok(None);
                 }
                 state.perm.gone = true;
-                Ok(SEGMENTS.remove(&segment, state.perm.key))
+                Ok(ids.remove(&segment, state.perm.key))
             })?;
             (0, Out::Nothing)
         }
         Command::Lock(lock) => {
-            SEGMENTS.find(id)?.lock_in_memory(lock)?;
+            ids.find(id)?.lock_in_memory(lock)?;
             (0, Out::Nothing)
         }
     })
@@ -132,8 +135,8 @@ impl Segment {
             atime: state.atime,
             dtime: state.dtime,
             ctime: state.ctime,
-            cpid: self.cpid,
-            lpid: state.lpid,
+            cpid: self.cpid.here(),
+            lpid: state.lpid.here(),
             attached: state.attached,
         }
     }
@@ -142,7 +145,7 @@ impl Segment {
     /// `ENOMEM`: all segments that the user has locked would be larger than what the process may lock.
     fn lock_in_memory(&self, lock: bool) -> Result<(), Errno> {
         let creds = current().creds();
-        let capable = creds.capable(cap::IPC_LOCK);
+        let capable = creds.capable_in(&self.table.owner, cap::IPC_LOCK);
         let limit = limits::memlock();
         let most = if capable {
             usize::MAX

@@ -35,7 +35,8 @@ pub fn of(file: &File) -> Result<&Arc<Socket>, Errno> {
 /// Whether the running thread may send there with a socket. `EPERM`.
 pub fn may_send_to(socket: &Socket, to: Address) -> Result<(), Errno> {
     let anyone = super::protocol(socket.protocol).is_some_and(|protocol| protocol.anyone_sends());
-    if anyone || to == Address::default() || current().creds().capable(cap::NET_ADMIN) {
+    if anyone || to == Address::default() || current().creds().capable_in(socket.net.owner(), cap::NET_ADMIN)
+    {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -79,13 +80,18 @@ pub fn send(
     };
     // As on Linux, what goes to a group goes to the kernel or the port as well.
     if datagram.group != 0 {
-        ports::broadcast(socket.protocol, &datagram, [datagram.port, to.port]);
+        ports::broadcast(
+            socket.protocol,
+            socket.net.number(),
+            &datagram,
+            [datagram.port, to.port],
+        );
     }
     if to.port == 0 {
         super::request::to_kernel(socket, &datagram.data, addressed)?;
         return Ok(len);
     }
-    let target = ports::find(socket.protocol, to.port)?;
+    let target = ports::find(socket.protocol, socket.net.number(), to.port)?;
     if !target.takes_from(datagram.port) {
         return Err(Errno::ECONNREFUSED);
     }

@@ -14,8 +14,8 @@ use limen_linux_abi::Errno;
 const OTHERS: i32 = -4097;
 
 struct Ports {
-    /// The sockets that have a port, by protocol and port.
-    sockets: BTreeMap<(u32, u32), Weak<Socket>>,
+    /// The sockets that have a port, by protocol, network namespace and port.
+    sockets: BTreeMap<(u32, u32, u32), Weak<Socket>>,
     /// Where the next search for a free port of no process begins: whoever takes ports makes it no longer.
     next: i32,
 }
@@ -37,11 +37,12 @@ pub(super) fn changing() -> MutexGuard<'static, ()> {
 /// Gives a socket a port: this one, or if it is 0, the process's number or one that no process has. Returns
 /// it. `EADDRINUSE`.
 pub(super) fn insert(socket: &Arc<Socket>, port: u32) -> Result<u32, Errno> {
+    let net = socket.net.number();
     let mut ports = PORTS.lock();
-    let taken = |port: u32, ports: &Ports| ports.sockets.contains_key(&(socket.protocol, port));
+    let taken = |port: u32, ports: &Ports| ports.sockets.contains_key(&(socket.protocol, net, port));
     let port = match port {
         0 => {
-            let own = current().tgid() as u32;
+            let own = current().process.own_tgid as u32;
             if taken(own, &ports) {
                 let others = (i32::MIN..=ports.next).rev().chain((ports.next..=OTHERS).rev());
                 let mut others = others.map(i32::cast_unsigned);
@@ -59,12 +60,12 @@ pub(super) fn insert(socket: &Arc<Socket>, port: u32) -> Result<u32, Errno> {
     };
     ports
         .sockets
-        .insert((socket.protocol, port), Arc::downgrade(socket));
+        .insert((socket.protocol, net, port), Arc::downgrade(socket));
     Ok(port)
 }
 
-pub(super) fn remove(protocol: u32, port: u32) {
-    PORTS.lock().sockets.remove(&(protocol, port));
+pub(super) fn remove(protocol: u32, net: u32, port: u32) {
+    PORTS.lock().sockets.remove(&(protocol, net, port));
 }
 
 /// A socket will hear groups. The caller holds [`changing`]. `ENOMEM`. May sleep.
@@ -87,10 +88,10 @@ pub(super) fn hears_none(socket: &Socket) {
     }
 }
 
-/// The socket with a port. `ECONNREFUSED`: there is none.
-pub(super) fn find(protocol: u32, port: u32) -> Result<Arc<Socket>, Errno> {
+/// The socket with a port in the network namespace `net`. `ECONNREFUSED`: there is none.
+pub(super) fn find(protocol: u32, net: u32, port: u32) -> Result<Arc<Socket>, Errno> {
     let ports = PORTS.lock();
-    let found = ports.sockets.get(&(protocol, port)).and_then(Weak::upgrade);
+    let found = ports.sockets.get(&(protocol, net, port)).and_then(Weak::upgrade);
     found.ok_or(Errno::ECONNREFUSED)
 }
 
@@ -98,16 +99,17 @@ pub(super) fn find(protocol: u32, port: u32) -> Result<Arc<Socket>, Errno> {
 /// `ECONNREFUSED`: the socket is gone, whoever has its port now; `EAGAIN`: there was no room; `ENOMEM`. May
 /// sleep.
 pub fn unicast(to: Remembered, data: Vec<u8>, deadline_ns: u64) -> Result<(), Errno> {
-    let socket = find(to.protocol, to.port)?;
+    let socket = find(to.protocol, to.net, to.port)?;
     if socket.remembered() != to {
         return Err(Errno::ECONNREFUSED);
     }
     socket.deliver_by(Datagram::of_kernel(data, 0), deadline_ns)
 }
 
-/// Sends a copy to all sockets that hear the datagram's group, but not to those with ports in `except`. Those
-/// without room are told that they lost something. Returns whether there was any. May sleep.
-pub fn broadcast(protocol: u32, datagram: &Datagram, except: [u32; 2]) -> bool {
+/// Sends a copy to all sockets of the network namespace `net` that hear the datagram's group, but not to
+/// those with ports in `except`. Those without room are told that they lost something. Returns whether there
+/// was any. May sleep.
+pub fn broadcast(protocol: u32, net: u32, datagram: &Datagram, except: [u32; 2]) -> bool {
     let mut any = false;
     let mut from = (protocol, 0);
     loop {
@@ -119,7 +121,7 @@ pub fn broadcast(protocol: u32, datagram: &Datagram, except: [u32; 2]) -> bool {
             rest.find_map(|(key, socket)| Some((*key, socket.upgrade()?)))
         };
         let Some((key, socket)) = next else { return any };
-        if !except.contains(&socket.port()) && socket.hears(datagram.group) {
+        if socket.net.number() == net && !except.contains(&socket.port()) && socket.hears(datagram.group) {
             any = true;
             match datagram.copy() {
                 Ok(copy) => {

@@ -30,13 +30,18 @@ impl Datagram {
             data,
             port: 0,
             group,
-            cred: [0; 3],
+            cred: Cred::KERNEL,
         }
     }
     /// A copy. `ENOMEM`.
     pub fn copy(&self) -> Result<Self, Errno> {
         let data = crate::mm::reserve::copy_of(&self.data)?;
-        Ok(Self { data, ..*self })
+        Ok(Self {
+            data,
+            port: self.port,
+            group: self.group,
+            cred: self.cred.clone(),
+        })
     }
     fn size(&self) -> usize {
         self.data.len() + OVERHEAD

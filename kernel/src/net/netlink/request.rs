@@ -40,6 +40,12 @@ impl Request<'_> {
         current().creds().capable(cap) && (self.addressed || self.from.opener_capable(cap))
     }
 
+    /// The same in the user namespace that owns the network namespace of the socket.
+    pub fn net_capable(&self, cap: u32) -> bool {
+        current().creds().capable_in(self.from.net.owner(), cap)
+            && (self.addressed || self.from.opener_net_capable(cap))
+    }
+
     /// An answer in one datagram. `ENOMEM`.
     pub fn answer(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
         room(self.answers, 1)?;

@@ -34,7 +34,7 @@ impl Protocol for Route {
             if request.message.payload.is_empty() {
                 return Ok(0);
             }
-            if asked % 4 != GET && !request.capable(cap::NET_ADMIN) {
+            if asked % 4 != GET && !request.net_capable(cap::NET_ADMIN) {
                 return Err(Errno::EPERM);
             }
         }

@@ -10,6 +10,7 @@ use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
 use crate::task::creds::{Creds, cap};
 use crate::task::current;
+use crate::task::ns::net::NetRef;
 use crate::time::now_ns;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -56,6 +57,7 @@ pub struct SocketOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
     pub(super) protocol: u32,
+    pub(super) net: u32,
     pub(super) port: u32,
     serial: u64,
 }
@@ -88,6 +90,8 @@ pub struct Socket {
     pub kind: u32,
     /// Which of all sockets it is.
     pub(super) serial: u64,
+    /// Its network namespace.
+    pub net: NetRef,
     /// The credentials of who made it.
     opener: Arc<Creds>,
     state: SpinLock<State>,
@@ -100,9 +104,9 @@ pub struct Socket {
     pub(super) owners: Async,
 }
 
-/// Whether the running thread may hear groups of a protocol at all.
-fn may_hear(protocol: &dyn Protocol) -> Result<(), Errno> {
-    if protocol.anyone_hears() || current().creds().capable(cap::NET_ADMIN) {
+/// Whether the running thread may hear groups of a protocol at all in a network namespace.
+fn may_hear(protocol: &dyn Protocol, net: &NetRef) -> Result<(), Errno> {
+    if protocol.anyone_hears() || current().creds().capable_in(net.owner(), cap::NET_ADMIN) {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -117,6 +121,7 @@ impl Socket {
             protocol: number,
             kind,
             serial: SERIAL.fetch_add(1, Relaxed),
+            net: NetRef::of_current(),
             opener: current().creds(),
             state: SpinLock::new(State {
                 port: 0,
@@ -144,6 +149,10 @@ impl Socket {
     pub fn opener_capable(&self, cap: u32) -> bool {
         self.opener.capable(cap)
     }
+    /// The same in the user namespace that owns its network namespace.
+    pub fn opener_net_capable(&self, cap: u32) -> bool {
+        self.opener.capable_in(self.net.owner(), cap)
+    }
     /// Its port; 0 before it has one.
     pub fn port(&self) -> u32 {
         self.state.lock().port
@@ -152,6 +161,7 @@ impl Socket {
     pub fn remembered(&self) -> Remembered {
         Remembered {
             protocol: self.protocol,
+            net: self.net.number(),
             port: self.port(),
             serial: self.serial,
         }
@@ -215,7 +225,7 @@ impl Socket {
         let all = 1u32.checked_shl(known.groups()).map_or(u32::MAX, |end| end - 1);
         let groups = to.groups & all;
         if to.groups != 0 {
-            may_hear(known)?;
+            may_hear(known, &self.net)?;
         }
         {
             let state = self.state.lock();
@@ -268,7 +278,7 @@ impl Socket {
     /// It hears a group, or no longer. `EINVAL`: there is no such group; `EPERM`. May sleep.
     pub fn hear(self: &Arc<Self>, group: u32, on: bool) -> Result<(), Errno> {
         let known = protocol(self.protocol).ok_or(Errno::EPROTONOSUPPORT)?;
-        may_hear(known)?;
+        may_hear(known, &self.net)?;
         if group == 0 || group > known.groups() {
             return Err(Errno::EINVAL);
         }
@@ -537,7 +547,7 @@ impl Socket {
         };
         drop((dumps, left));
         if bound {
-            ports::remove(self.protocol, port);
+            ports::remove(self.protocol, self.net.number(), port);
         }
         ports::hears_none(self);
         self.room.wake_all();

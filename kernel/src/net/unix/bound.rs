@@ -1,5 +1,5 @@
-//! Which socket is bound to which abstract name. Names are looked up without a lock (`rcu::glance`): a lookup
-//! writes nothing but the count of the socket that it finds.
+//! Which socket is bound to which abstract name, in each network namespace. Names are looked up without a
+//! lock (`rcu::glance`): a lookup writes nothing but the count of the socket that it finds.
 //!
 //! The table is a tree of branches, each for four bits of a name's hash, with leaves where names part. The
 //! hash is keyed by random numbers, so a program cannot make names that meet.
@@ -31,6 +31,8 @@ enum Node {
 
 struct Leaf {
     hash: u64,
+    /// The network namespace in which it is a name (`NetRef::number`).
+    net: u32,
     kind: Kind,
     name: Name,
     sock: Weak<Sock>,
@@ -39,8 +41,8 @@ struct Leaf {
 }
 
 impl Leaf {
-    fn is(&self, kind: Kind, name: &[u8]) -> bool {
-        self.kind == kind && *self.name == *name
+    fn is(&self, net: u32, kind: Kind, name: &[u8]) -> bool {
+        self.kind == kind && self.net == net && *self.name == *name
     }
 }
 
@@ -59,8 +61,8 @@ static KEYS: Lazy<[u64; 2]> = Lazy::new(|| {
 });
 
 #[expect(deprecated, reason = "as above")]
-fn hash(kind: Kind, name: &[u8]) -> u64 {
-    let mut hasher = SipHasher::new_with_keys(KEYS[0], KEYS[1]);
+fn hash(net: u32, kind: Kind, name: &[u8]) -> u64 {
+    let mut hasher = SipHasher::new_with_keys(KEYS[0], KEYS[1] ^ u64::from(net));
     (kind as u8, name).hash(&mut hasher);
     hasher.finish()
 }
@@ -71,38 +73,39 @@ fn index(hash: u64, depth: u32) -> usize {
 }
 
 /// What `ask` says of the leaf with this name. It is a part of the glance.
-fn look<R>(kind: Kind, name: &[u8], ask: impl FnOnce(&Leaf) -> Option<R>) -> Option<R> {
-    let hash = hash(kind, name);
+fn look<R>(net: u32, kind: Kind, name: &[u8], ask: impl FnOnce(&Leaf) -> Option<R>) -> Option<R> {
+    let hash = hash(net, kind, name);
     let glance = glance();
     let mut node = ROOT[index(hash, 0)].look(&glance)?;
     let mut depth = 1;
     loop {
         match node {
             Node::Branch(places) => node = places[index(hash, depth)].look(&glance)?,
-            Node::Leaf(leaf) if leaf.hash == hash && leaf.is(kind, name) => return ask(leaf),
+            Node::Leaf(leaf) if leaf.hash == hash && leaf.is(net, kind, name) => return ask(leaf),
             Node::Leaf(leaf) => node = leaf.next.look(&glance)?,
         }
         depth += 1;
     }
 }
 
-/// The socket of `kind` that is bound to an abstract name.
-pub(super) fn find(kind: Kind, name: &[u8]) -> Option<Arc<Sock>> {
-    look(kind, name, |leaf| leaf.sock.upgrade())
+/// The socket of `kind` that is bound to an abstract name in the network namespace `net`.
+pub(super) fn find(net: u32, kind: Kind, name: &[u8]) -> Option<Arc<Sock>> {
+    look(net, kind, name, |leaf| leaf.sock.upgrade())
 }
 
 /// Binds a socket to an abstract name. `EADDRINUSE`: another one is bound to it.
 pub(super) fn claim(name: Name, sock: &Arc<Sock>) -> Result<(), Errno> {
-    let kind = sock.kind;
-    let hash = hash(kind, &name);
+    let (net, kind) = (sock.net.number(), sock.kind);
+    let hash = hash(net, kind, &name);
     let _changes = CHANGES.lock();
-    if find(kind, &name).is_some() {
+    if find(net, kind, &name).is_some() {
         return Err(Errno::EADDRINUSE);
     }
     // One that went without having been closed.
-    remove(&ROOT[index(hash, 0)], 1, hash, &|leaf| leaf.is(kind, &name));
+    remove(&ROOT[index(hash, 0)], 1, hash, &|leaf| leaf.is(net, kind, &name));
     let leaf = Leaf {
         hash,
+        net,
         kind,
         name,
         sock: Arc::downgrade(sock),
@@ -115,10 +118,12 @@ pub(super) fn claim(name: Name, sock: &Arc<Sock>) -> Result<(), Errno> {
 /// Releases the name if it is an abstract one to which the socket is bound. May sleep.
 pub(super) fn release(name: &Name, sock: &Sock) {
     let is_theirs = |leaf: &Leaf| ptr::eq(leaf.sock.as_ptr(), sock);
+    let net = sock.net.number();
     // A socket that was accepted has the name of its listener.
-    let bound = name.first() == Some(&0) && look(sock.kind, name, |leaf| Some(is_theirs(leaf))) == Some(true);
+    let bound =
+        name.first() == Some(&0) && look(net, sock.kind, name, |leaf| Some(is_theirs(leaf))) == Some(true);
     if bound {
-        let hash = hash(sock.kind, name);
+        let hash = hash(net, sock.kind, name);
         let _changes = CHANGES.lock();
         remove(&ROOT[index(hash, 0)], 1, hash, &is_theirs);
     }

@@ -3,8 +3,8 @@
 use super::peer::Identity;
 use super::{Kind, Sock, bound, name::Name};
 use crate::fs::inode::Inode;
-use crate::fs::procfs::sysctl::net::MAX_BACKLOG;
 use crate::mm::reserve::room_behind;
+use crate::task::ns::net::NetRef;
 use alloc::sync::{Arc, Weak};
 use core::any::Any;
 use core::sync::atomic::Ordering;
@@ -13,7 +13,8 @@ use limen_linux_abi::Errno;
 impl Sock {
     /// Makes two connected sockets.
     pub fn pair(kind: Kind) -> (Arc<Self>, Arc<Self>) {
-        let (a, b) = (Self::new(kind), Self::new(kind));
+        let net = NetRef::of_current();
+        let (a, b) = (Self::new(kind, net.clone()), Self::new(kind, net));
         let identity = Identity::own();
         a.set_peer(&b, identity.clone());
         b.set_peer(&a, identity);
@@ -84,7 +85,7 @@ impl Sock {
         if s.connected || s.name.is_none() {
             return Err(Errno::EINVAL);
         }
-        let most = MAX_BACKLOG.load(Ordering::Relaxed);
+        let most = self.net.settings().max_backlog.load(Ordering::Relaxed);
         s.backlog = Some((backlog as u32).min(most as u32) as usize);
         s.identity = Identity::own();
         Ok(())
@@ -111,7 +112,7 @@ impl Sock {
             if l.has_room() {
                 let (name, pass_cred, identity) = (l.name.clone(), l.pass_cred, l.identity.clone());
                 drop(l);
-                let server = Sock::new(self.kind);
+                let server = Sock::new(self.kind, to.net.clone());
                 {
                     let mut s = server.state.lock();
                     s.name = name;

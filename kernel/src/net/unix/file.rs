@@ -120,7 +120,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
     }
-    let cred = how.cred.unwrap_or_else(sender_cred);
+    let cred = how.cred.take().unwrap_or_else(sender_cred);
     let mut done = 0;
     loop {
         let n = if whole {
@@ -147,12 +147,12 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
             data,
             at: 0,
             files,
-            cred,
+            cred: cred.clone(),
             from: sock.name(),
         };
         let target = match &target {
             Some(target) => target,
-            None => target.insert(find(sock.kind, name.take().ok_or(Errno::ENOTCONN)?)?),
+            None => target.insert(find(sock, name.take().ok_or(Errno::ENOTCONN)?)?),
         };
         match target.deliver(message, sock, how.nonblock) {
             Ok(()) => done += got,
@@ -181,7 +181,7 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
         let first = out.len == 0;
         let step = sock.receive(nonblock, !how.peek, seen, |m| {
             // Data of different senders is not mixed, nor is data behind descriptors.
-            if !first && (m.files.any() || out.cred != Some(m.cred)) {
+            if !first && (m.files.any() || out.cred.as_ref() != Some(&m.cred)) {
                 return Err(Errno::EAGAIN);
             }
             let n = if m.at < m.data.len() {
@@ -189,7 +189,7 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             } else {
                 0
             };
-            out.cred = Some(m.cred);
+            out.cred = Some(m.cred.clone());
             out.from.clone_from(&m.from);
             // The rest of a stream's piece is not lost.
             out.full += if sock.kind == Kind::Stream {

@@ -25,6 +25,7 @@ use crate::fs::fasync::{Async, Band};
 use crate::fs::poll::PollEvents;
 use crate::sched::WaitQueue;
 use crate::sync::{Mutex, SpinLock};
+use crate::task::ns::net::NetRef;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -145,6 +146,8 @@ impl State {
 pub struct Sock {
     /// Kind.
     pub kind: Kind,
+    /// Its network namespace.
+    pub net: NetRef,
     state: SpinLock<State>,
     /// Held by the one receiver at a time.
     receiving: Mutex<()>,
@@ -163,10 +166,11 @@ pub struct Sock {
 }
 
 impl Sock {
-    /// A new socket.
-    pub fn new(kind: Kind) -> Arc<Self> {
+    /// A new socket of a network namespace.
+    pub fn new(kind: Kind, net: NetRef) -> Arc<Self> {
         Arc::new(Self {
             kind,
+            net,
             state: SpinLock::new(State::default()),
             receiving: Mutex::new(()),
             read_wait: WaitQueue::new(),

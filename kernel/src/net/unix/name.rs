@@ -1,6 +1,6 @@
 //! Names of local sockets: addresses (`struct sockaddr_un`), and which socket is bound to one.
 
-use super::{Kind, Sock, bound};
+use super::{Sock, bound};
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::lookup::{AT_FDCWD, lookup};
 use crate::fs::perm::{WRITE, path_permission};
@@ -43,10 +43,12 @@ pub fn address_of(name: Option<&Name>) -> Vec<u8> {
     raw
 }
 
-/// The socket of `kind` that is bound to a name. `ECONNREFUSED`: there is none.
-pub fn find(kind: Kind, name: Name) -> Result<Arc<Sock>, Errno> {
+/// The socket of the kind of `from` that is bound to a name, an abstract one in its network namespace.
+/// `ECONNREFUSED`: there is none.
+pub fn find(from: &Sock, name: Name) -> Result<Arc<Sock>, Errno> {
+    let kind = from.kind;
     let bound = if name.first() == Some(&0) {
-        bound::find(kind, &name)
+        bound::find(from.net.number(), kind, &name)
     } else {
         let at = lookup(AT_FDCWD, &name, Walk::FOLLOW)?;
         path_permission(&at, WRITE, &crate::task::current().creds())?;

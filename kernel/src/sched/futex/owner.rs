@@ -187,7 +187,7 @@ pub fn release_waiters(task: &Arc<Task>, last: bool) {
             {
                 detach(entry);
                 drop(waits_no_more(&entry.task()));
-                wait.orphan_of.set(task.tid() as u32);
+                wait.orphan_of.set(task.own_tid() as u32);
                 list.release(entry);
             }
             true

@@ -35,7 +35,7 @@ pub(super) fn lock_until(
     mut orphan_of: Option<u32>,
 ) -> Result<(), Errno> {
     let me = current();
-    let tid = me.tid() as u32;
+    let tid = me.own_tid() as u32;
     let mut ended = None;
     loop {
         let key = key_of(addr, shared, Use::Write)?;
@@ -115,7 +115,7 @@ pub(super) fn lock_until(
 /// The thread that the lock word at `addr` named, by that identifier. `None`: it has ended since, and what it
 /// left there, which comes before it is gone, is to be looked at. Under the bucket's lock.
 pub(super) fn find_owner(addr: usize, tid: u32) -> Result<Option<Arc<Task>>, Errno> {
-    let error = match crate::task::find_task(tid as i32) {
+    let error = match crate::task::pid::find_task_here(tid as i32) {
         Some(owner) if !owner.is_kernel_thread() => return Ok(Some(owner)),
         Some(_) => Errno::EPERM,
         None => Errno::ESRCH,
@@ -219,7 +219,7 @@ pub(super) fn take_or_mark(
 /// does not own it.
 pub fn unlock_pi(addr: usize, shared: bool) -> Result<(), Errno> {
     let me = current();
-    let tid = me.tid() as u32;
+    let tid = me.own_tid() as u32;
     loop {
         // The owner is checked before the word's other errors, as on Linux.
         if UserPtr::<u32>::new(addr).read()? & TID_MASK != tid {
@@ -249,7 +249,7 @@ pub fn unlock_pi(addr: usize, shared: bool) -> Result<(), Errno> {
             true
         });
         let new = match &best {
-            Some((_, next)) => next.tid() as u32 | if waiting > 1 { WAITERS } else { 0 },
+            Some((_, next)) => next.own_tid() as u32 | if waiting > 1 { WAITERS } else { 0 },
             None => 0,
         };
         match exchange(addr, word, new) {

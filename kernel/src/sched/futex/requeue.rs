@@ -195,7 +195,7 @@ fn requeue_once(
             return Err(Errno::EINVAL);
         }
         let list = b.as_deref_mut().unwrap_or(&mut a);
-        let step = take_or_mark(list, &to_key, to, first.tid() as u32, None, false)?;
+        let step = take_or_mark(list, &to_key, to, first.own_tid() as u32, None, false)?;
         let (owner, taken) = match step {
             Step::NotThere => {
                 drop((a, b));

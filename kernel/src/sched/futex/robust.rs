@@ -47,7 +47,7 @@ fn orphan(addr: usize, pi: bool, pending: bool) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     check(addr, 4)?;
-    let tid = current().tid() as u32;
+    let tid = current().own_tid() as u32;
     loop {
         let Some(word) = peek(addr) else {
             fault_in(addr, true)?;

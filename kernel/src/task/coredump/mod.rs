@@ -100,7 +100,9 @@ impl Request<'_> {
         let path = task.process.exe().and_then(|exe| exe.path.display().ok());
         let program = Program {
             process: task.process.tgid,
+            own_process: task.process.own_tgid,
             thread: task.tid(),
+            own_thread: task.own_tid(),
             uid: creds.uid,
             gid: creds.gid,
             dumpable: self.mode,

@@ -8,10 +8,10 @@ use crate::mm::AddressSpace;
 use crate::mm::copy::zeroed;
 use crate::sched::{TaskState, inspect};
 use crate::signal::{SIGKILL, SigInfo};
+use crate::task::ns::user;
 use crate::task::{CurrentTask, Task, TaskFlags, Usage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 use limen_core_file::{About, Machine, Mapping, Notes, Person, Registers, Thread};
 
 /// How many bytes of arguments are told.
@@ -62,6 +62,7 @@ fn fill(sets: &mut [Registers], frame: &mut Frame, context: &mut Context) {
 
 fn thread(task: &Arc<Task>, info: &SigInfo) -> Thread {
     let process = &task.process;
+    let ns = &process.pid_ns;
     let used = match task.tid() == process.tgid {
         true => process.usage(),
         false => Usage::of_task(task),
@@ -82,10 +83,10 @@ fn thread(task: &Arc<Task>, info: &SigInfo) -> Thread {
         signal: info.signal(),
         signals,
         ids: [
-            task.tid(),
-            process.ppid.load(Relaxed),
-            process.pgrp(),
-            process.sid(),
+            task.own_tid(),
+            process.ppid_in(ns),
+            process.pgrp_in(ns),
+            process.sid_in(ns),
         ],
         times: times.map(|ns| ns / 1000),
     }
@@ -127,13 +128,13 @@ pub(super) fn all(
             flags: set.fold(RANDOMIZE | if dumps { DUMPCORE } else { 0 }, |all, (_, bit)| {
                 all | bit
             }),
-            uid: creds.uid,
-            gid: creds.gid,
+            uid: user::from_kuid_munged(&creds.user, creds.uid),
+            gid: user::from_kgid_munged(&creds.user, creds.gid),
             ids: [
-                process.tgid,
-                process.ppid.load(Relaxed),
-                process.pgrp(),
-                process.sid(),
+                process.own_tgid,
+                process.ppid_in(&process.pid_ns),
+                process.pgrp_in(&process.pid_ns),
+                process.sid_in(&process.pid_ns),
             ],
             comm: leader.comm(),
             arguments: &arguments[..len],

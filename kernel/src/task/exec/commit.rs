@@ -7,6 +7,7 @@ use crate::mm::copy;
 use crate::sched::{self, entity::with_current_context};
 use crate::signal::{self, Actions, AltStack};
 use crate::task::creds::{Creds, cap, securebits};
+use crate::task::ns::user;
 use crate::task::process::TREE;
 use crate::task::{CurrentTask, TaskFlags, calls, current, exit, patch, pid, ptrace, unshare};
 use alloc::sync::Arc;
@@ -19,8 +20,6 @@ const SET_GID: u32 = 0o2000;
 const GROUP_EXEC: u32 = 0o010;
 /// The flag of `personality` for 32-bit programs.
 const ADDR_LIMIT_32BIT: u32 = 0x0080_0000;
-/// `MS_NOSUID`.
-const NOSUID: u32 = 2;
 
 /// Makes `image` the running program. If it returns an error, the old program still runs. An error after the
 /// point of no return kills the process.
@@ -60,6 +59,9 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         true => crate::mm::space::SUID_DUMPABLE.load(Ordering::Relaxed),
         false => 1,
     });
+    if let Some(owner) = owner(&old_creds, &program, image.hidden) {
+        image.mm.set_owner(owner);
+    }
     if let Some(old) = task.mm() {
         image.mm.set_dump_filter(old.dump_filter());
     }
@@ -111,6 +113,20 @@ fn gains(old: &Creds, new: &Creds) -> bool {
         || old.euid != old.uid
         || old.egid != old.gid
         || new.permitted & !old.permitted != 0
+}
+
+/// The user namespace in which a new program's memory can be looked at: that of the thread or, if it may not
+/// read the program, the next one around it that knows the owner of the file.
+fn owner(old: &Creds, program: &Program, hidden: bool) -> user::UserRef {
+    let mut ns = &old.user;
+    let (_, uid, gid) = program.file.inode().identity();
+    while let Some(inner) = ns
+        && hidden
+        && !user::maps_both(ns, uid, gid)
+    {
+        ns = inner.parent();
+    }
+    ns.clone()
 }
 
 /// Zeroes what must be zero and builds the stack. These are the first accesses to the new memory.
@@ -171,7 +187,7 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
             // No other thread is left whose children they could be.
             let tree = TREE.lock();
             let old = ptrace::leader_replaced(task);
-            task.set_tid(process.tgid);
+            task.take_leaders_number();
             process.children().for_each(|child| child.set_creator(0));
             drop(tree);
             drop(old);
@@ -205,20 +221,22 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     let mut new = (*old).clone();
     let inode = program.file.inode();
     let no_new_privs = task.flags().contains(TaskFlags::NO_NEW_PRIVS);
-    let may_set = program.file.path.mnt.flags() & NOSUID == 0 && !no_new_privs;
-    if may_set && inode.mode() & (SET_UID | SET_GID) != 0 {
+    let may_set = |user| program.file.path.mnt.gives_ids(user) && !no_new_privs;
+    if inode.mode() & (SET_UID | SET_GID) != 0 && may_set(&old.user) {
         let (mode, uid, gid) = inode.identity();
-        if mode & SET_UID != 0 {
+        // Whoever is no user of the namespace cannot be one's user there.
+        let known = user::maps_both(&old.user, uid, gid);
+        if known && mode & SET_UID != 0 {
             new.euid = uid;
         }
-        if mode & (SET_GID | GROUP_EXEC) == SET_GID | GROUP_EXEC {
+        if known && mode & (SET_GID | GROUP_EXEC) == SET_GID | GROUP_EXEC {
             new.egid = gid;
         }
     }
     let changed = new.euid != old.euid || new.egid != old.egid;
-    let root = new.securebits & securebits::NOROOT == 0 && (new.uid == 0 || new.euid == 0);
+    let root = new.securebits & securebits::NOROOT == 0 && (new.is_root(new.uid) || new.is_root(new.euid));
     new.permitted = if root { new.bounding | new.inheritable } else { 0 };
-    let full = root && new.euid == 0;
+    let full = root && new.is_root(new.euid);
     // A program that acts as another than its real user does so no longer, and none gains capabilities.
     let acts_as_other = new.euid != old.uid || new.egid != old.gid;
     let gains = acts_as_other || new.permitted & !old.permitted != 0;
@@ -226,7 +244,7 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     // Another process could move a privileged program's directories under it, and a tracer that may not trace
     // everybody must not come to trace a program with more rights.
     if gains && (no_new_privs || watched || unshare::shares_fs(task)) {
-        if no_new_privs || !old.capable(cap::SETUID) {
+        if no_new_privs || !old.capable_own(cap::SETUID) {
             new.euid = new.uid;
             new.egid = new.gid;
         }
@@ -242,6 +260,6 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     new.permitted |= new.ambient;
     new.effective = if full { new.permitted } else { new.ambient };
     new.securebits &= !securebits::KEEP_CAPS;
-    let secure = new.euid != new.uid || new.egid != new.gid || (changed && new.uid != 0);
+    let secure = new.euid != new.uid || new.egid != new.gid || (changed && !new.is_root(new.uid));
     (new, secure)
 }

@@ -7,6 +7,7 @@ use crate::mm::user::write_bytes;
 use crate::mm::{Layout, PAGE_SIZE};
 use crate::random;
 use crate::task::Creds;
+use crate::task::ns::user;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -86,10 +87,10 @@ pub(super) fn build(
         (at::BASE, image.base),
         (at::FLAGS, 0),
         (at::ENTRY, image.entry),
-        (at::UID, creds.uid as usize),
-        (at::EUID, creds.euid as usize),
-        (at::GID, creds.gid as usize),
-        (at::EGID, creds.egid as usize),
+        (at::UID, user::uid_shown(creds.uid) as usize),
+        (at::EUID, user::uid_shown(creds.euid) as usize),
+        (at::GID, user::gid_shown(creds.gid) as usize),
+        (at::EGID, user::gid_shown(creds.egid) as usize),
         (at::SECURE, secure as usize),
         (at::RANDOM, random_bytes),
         (at::HWCAP2, hwcap2),

@@ -7,6 +7,8 @@ use crate::sync::SpinGuard;
 use crate::task::access::{self, By};
 use crate::task::creds::cap;
 use crate::task::fork::CloneFlags;
+use crate::task::ns::pid::Id;
+use crate::task::ns::user;
 use crate::task::process::TREE;
 use crate::task::{CurrentTask, ExitState, Process, Task, TaskFlags, current, exit, pid};
 use alloc::sync::{Arc, Weak};
@@ -61,7 +63,7 @@ pub fn attach(task: &Arc<Task>, options: Options) -> Result<(), Errno> {
     // A program that gains rights is either begun without a tracer, or does not gain them.
     let begins = task.process.begins.lock_interruptible()?;
     access::look(task, By::Real, |_| ())?;
-    let privileged = me.creds().capable(cap::SYS_PTRACE);
+    let privileged = me.creds().capable_in(&task.creds().user, cap::SYS_PTRACE);
     let was_stopped = {
         let (_tree, mut list) = lock_with_room(&me.process)?;
         let was_stopped = link(task, &me, &mut list, options, privileged)?;
@@ -115,9 +117,11 @@ pub fn traceme() -> Result<(), Errno> {
         return Ok(());
     };
     let theirs = thread.creds();
-    let privileged = theirs.capable(cap::SYS_PTRACE);
+    let mine = me.creds();
+    let privileged = theirs.capable_in(&mine.user, cap::SYS_PTRACE);
     // A tracer may do whatever its tracee may.
-    if !privileged && me.creds().permitted & !theirs.permitted != 0 {
+    let may = user::is_same(&mine.user, &theirs.user) && mine.permitted & !theirs.permitted == 0;
+    if !privileged && !may {
         return Err(Errno::EPERM);
     }
     link(&me, &thread, &mut list, Options::TRACED, privileged)?;
@@ -406,4 +410,11 @@ pub(in crate::task) fn reap(list: &mut Vec<Tracee>, at: usize) -> Tracee {
         unlink(&tracee.task, None);
     }
     tracee
+}
+
+/// The number of `child` for the tracer of the running thread `task` (the message of an event).
+#[cold]
+pub(in crate::task) fn seen_by_tracer(task: &Task, child: &Id) -> usize {
+    let tracer = task.trace.tracer();
+    tracer.map_or(child.number, |tracer| child.seen_from(tracer.pid_ns())) as usize
 }

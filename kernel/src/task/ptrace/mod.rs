@@ -19,8 +19,8 @@ mod stop;
 pub use debug::{before_user, load_debug};
 pub use links::{Tracee, attach, detach, is_tracer, traceme};
 pub(in crate::task) use links::{
-    ended_thread, fork_event, inherit, leader_replaced, reap, room_for_child, tell_tracer_of_exit,
-    thread_ends, tracer_ends,
+    ended_thread, fork_event, inherit, leader_replaced, reap, room_for_child, seen_by_tracer,
+    tell_tracer_of_exit, thread_ends, tracer_ends,
 };
 pub use stop::{
     before_delivery, before_handler, call_enter, call_exit, event, exec, handler_entered, interrupt, kills,

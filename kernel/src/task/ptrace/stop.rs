@@ -7,6 +7,7 @@ use crate::sched::{self, TaskState, entity::with_current_context};
 use crate::signal::{
     self, ActionFlags, Besides, IGNORE, SIGCHLD, SIGTRAP, SigInfo, info::code, stop as job_control,
 };
+use crate::task::ns::user::uid_shown;
 use crate::task::{CurrentTask, Task, Usage, current};
 use alloc::sync::Arc;
 use core::hint::black_box;
@@ -38,7 +39,7 @@ enum Ended {
 
 /// The details of what is no signal.
 fn details(task: &Task, signal: u32, code: i32) -> SigInfo {
-    SigInfo::from_sender(signal, code, task.tid(), task.creds().uid)
+    SigInfo::from_sender(signal, code, task.own_tid(), uid_shown(task.creds().uid))
 }
 
 /// The running thread stops until its tracer lets it go on, or it is killed. With no lock held.
@@ -118,7 +119,7 @@ fn tell_tracer(task: &CurrentTask, code: i32, group: bool) {
         let usage = Usage::of_task(task);
         let info = SigInfo::child(
             why,
-            task.tid(),
+            task.number_in(&parent.pid_ns),
             task.creds().uid,
             code & 0x7f,
             usage.user_ticks(),
@@ -155,12 +156,16 @@ pub fn before_delivery(task: &CurrentTask, info: &mut SigInfo) -> bool {
     }
     if !info.is_of_signal(wanted) {
         let (pid, uid) = match task.trace.tracer() {
-            Some(tracer) => (tracer.tgid(), tracer.creds().uid),
+            Some(tracer) => (
+                tracer.process.number_in(task.pid_ns()),
+                uid_shown(tracer.creds().uid),
+            ),
             None => (0, 0),
         };
         *info = SigInfo::user(wanted, pid, uid);
     }
     if task.signals.lock().blocked.has(wanted) {
+        info.mean_ids();
         signal::send_to_task(task, wanted, *info);
         return false;
     }
@@ -272,9 +277,14 @@ pub fn exec(frame: &mut Frame, old: i32) {
     let task = current();
     let options = task.trace.options();
     if options.contains(Options::EXEC) {
-        event(Event::Exec, old as usize);
+        let seen = match task.trace.tracer() {
+            Some(tracer) if old == task.tgid() => task.process.number_in(tracer.pid_ns()),
+            Some(tracer) => task.first_number_in(old, tracer.pid_ns()),
+            None => old,
+        };
+        event(Event::Exec, seen as usize);
     } else if options.contains(Options::TRACED) && !options.contains(Options::SEIZED) {
-        let info = SigInfo::user(SIGTRAP, task.tgid(), task.creds().uid);
+        let info = SigInfo::user(SIGTRAP, task.process.own_tgid, task.creds().uid);
         signal::send_to_task(&task, SIGTRAP, info);
     }
     black_box(frame);

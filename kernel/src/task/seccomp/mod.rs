@@ -250,7 +250,7 @@ fn can_sync(shared: &Shared<'_>, process: &Process, task: &Task, before: Option<
             }
         };
         if !may {
-            return Err(other.tid());
+            return Err(other.own_tid());
         }
     }
     Ok(())

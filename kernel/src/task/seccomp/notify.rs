@@ -10,6 +10,7 @@ use crate::mm::reserve::room_behind;
 use crate::sched::WaitQueue;
 use crate::sync::SpinLock;
 use crate::task::current;
+use crate::task::ns::pid::Id;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use limen_bpf::Data;
@@ -59,7 +60,7 @@ pub(super) enum Phase {
 /// A target that waits.
 pub(super) struct Waiting {
     pub id: u64,
-    pub tid: i32,
+    pub thread: Id,
     pub data: Data,
     pub phase: Phase,
     /// The target has to find out anew how it may be woken.
@@ -189,7 +190,7 @@ impl Listener {
             state.requests += 1;
             state.list.push(Waiting {
                 id,
-                tid: current().tid(),
+                thread: current().id(),
                 data,
                 phase: Phase::Asked,
                 again: false,

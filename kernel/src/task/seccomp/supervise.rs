@@ -12,7 +12,7 @@ use limen_linux_abi::Errno;
 pub struct Received {
     /// The call's number, for the answer.
     pub id: u64,
-    /// The target's thread id.
+    /// The target's thread id in the supervisor's PID namespace.
     pub tid: i32,
     /// The call.
     pub data: Data,
@@ -42,7 +42,7 @@ impl Listener {
                     waiting.phase = Phase::Sent;
                     Received {
                         id: waiting.id,
-                        tid: waiting.tid,
+                        tid: waiting.thread.here(),
                         data: waiting.data,
                     }
                 });

@@ -3,7 +3,8 @@
 use crate::sched::Deadline;
 use crate::sched::stats::{run_time_ns, user_system_ns};
 use crate::task::creds::cap;
-use crate::task::{Process, Task, current, find_process, find_task};
+use crate::task::pid::{find_process_here, find_task_here};
+use crate::task::{Process, Task, current};
 use crate::time::{monotonic_of_realtime, monotonic_of_tai, now_ns, raw_ns, realtime_ns, tai_ns};
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
@@ -88,7 +89,7 @@ impl Clock {
             let task = if pid == 0 {
                 (*current()).clone()
             } else {
-                find_task(pid).ok_or(Errno::EINVAL)?
+                find_task_here(pid).ok_or(Errno::EINVAL)?
             };
             if !Arc::ptr_eq(&task.process, &current().process) {
                 return Err(Errno::EINVAL);
@@ -97,7 +98,7 @@ impl Clock {
         } else if pid == 0 {
             Ok(Self::Process(current().process.clone(), kind))
         } else {
-            Ok(Self::Process(find_process(pid).ok_or(Errno::EINVAL)?, kind))
+            Ok(Self::Process(find_process_here(pid).ok_or(Errno::EINVAL)?, kind))
         }
     }
 

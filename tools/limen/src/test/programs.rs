@@ -80,10 +80,14 @@ const ASKING: &[&str] = &[
     "int80_threads",
     "shared_memory",
     "semaphores",
+    "userns",
     "messages",
     "queues",
     "queue_notices",
+    "pidns",
+    "mountns",
     "vectors",
+    "namespaces",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

@@ -1,7 +1,7 @@
 //! Settings that only a processor has, such as those in `/proc/sys/abi`. Which these are is known to the
 //! processor.
 
-use super::{Kind, Number, Setting, Value, register};
+use super::{Kind, Number, Of, Setting, Value, register};
 use crate::arch;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -23,8 +23,7 @@ pub fn init() {
     for setting in arch::cpu::SETTINGS.iter().filter(|s| (s.is_there)()) {
         let numbers = Box::leak(vec![Number::any(setting)].into_boxed_slice());
         let kind = Kind::Ints(numbers);
-        register(Box::leak(
-            vec![Setting::new(setting.path, 0o644, kind)].into_boxed_slice(),
-        ));
+        let setting = vec![Setting::new(setting.path, 0o644, kind)];
+        register(Box::leak(setting.into_boxed_slice()), Of::System);
     }
 }

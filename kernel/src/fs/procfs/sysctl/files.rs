@@ -3,7 +3,7 @@
 use super::number::Hook;
 use super::{Kind, Number, Setting};
 use crate::fs::locks::leases;
-use crate::fs::{count, epoll, fdtable, inotify, perm, pipe};
+use crate::fs::{count, epoll, fdtable, inotify, mount, perm, pipe};
 use crate::mm::space::SUID_DUMPABLE;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
@@ -126,6 +126,11 @@ pub static SETTINGS: &[Setting] = &[
         "fs/protected_regular",
         0o644,
         Kind::Ints(&[Number::new(&perm::PROTECTED_REGULAR, 0, 2)]),
+    ),
+    Setting::new(
+        "fs/mount-max",
+        0o644,
+        Kind::Ints(&[Number::new(&mount::MOUNT_MAX, 1, MAX)]),
     ),
     Setting::new(
         "fs/overflowuid",

@@ -56,6 +56,10 @@ static PANIC: Hook = Hook(
     || crate::panic::timeout().unwrap_or(0),
     |seconds| crate::panic::set_timeout(seconds as i32),
 );
+fn may_choose_pid() -> bool {
+    crate::task::ns::pid::may_choose(crate::task::current().pid_ns())
+}
+
 static LAST_PID: Hook = Hook(|| pid::last().into(), |last| pid::set_last(last as i32));
 /// Whether functions are traced at all. Without memory that stays as it is.
 static FTRACE: Hook = Hook(
@@ -188,7 +192,7 @@ pub static SETTINGS: &[Setting] = &[
         0o666,
         Kind::Ints(&[Number::new(&LAST_PID, 0, pid::PID_MAX_LIMIT as i64)]),
     )
-    .with_privilege(cap::CHECKPOINT_RESTORE),
+    .with_right(may_choose_pid),
     Setting::new(
         "kernel/ftrace_enabled",
         0o644,

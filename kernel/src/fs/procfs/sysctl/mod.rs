@@ -1,6 +1,7 @@
 //! `/proc/sys`: settings. A table has for each its path, its mode, the kind of its value, and the place of
 //! the value, which lies in the room that uses it. `number` and `text` read and write values; `kernel`, `vm`,
-//! `files`, `net` and `ipc` have the tables, `abi` what only a processor has.
+//! `files`, `net` and `ipc` have the tables, `abi` what only a processor has, `user` what each user namespace
+//! has.
 //!
 //! A setting that would have no effect in this kernel is missing. The others have the effect that they have
 //! on Linux.
@@ -9,16 +10,19 @@ mod abi;
 mod files;
 mod ipc;
 pub mod kernel;
-pub mod net;
+mod net;
 mod number;
 mod text;
+mod user;
 mod vm;
 
 use super::TREE;
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, read_from, root_digit};
+use crate::fs::pseudo::{Node, Root, digit, read_from};
+use crate::ipc::ns::Own;
 use crate::task::current;
+use crate::task::ns::net::NetRef;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,9 +31,51 @@ use limen_linux_abi::SysResult;
 
 pub use number::Value;
 
+/// Where a number is.
+enum Source {
+    /// At one place.
+    One(&'static dyn Value),
+    /// In the IPC namespace of whoever opened the setting.
+    Ipc(for<'a> fn(&'a Own) -> &'a dyn Value),
+    /// In its network namespace.
+    Net(for<'a> fn(&'a NetRef) -> &'a dyn Value),
+}
+
+/// The namespaces of whoever opened a setting, as far as it is one of those.
+pub struct Scope {
+    ipc: Own,
+    net: NetRef,
+}
+
+/// Whose settings those of a table are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    System,
+    Ipc,
+    Net,
+}
+
+impl Of {
+    /// The scope of the running thread.
+    fn scope(self) -> Scope {
+        Scope {
+            ipc: if self == Self::Ipc {
+                Own::of_current()
+            } else {
+                Own::INITIAL
+            },
+            net: if self == Self::Net {
+                NetRef::of_current()
+            } else {
+                NetRef::INITIAL
+            },
+        }
+    }
+}
+
 /// A whole number and its range.
 pub struct Number {
-    value: &'static dyn Value,
+    source: Source,
     min: i64,
     max: i64,
 }
@@ -59,6 +105,8 @@ pub struct Setting {
     mode: u32,
     /// The capability that writing needs, in addition to the mode.
     privilege: Option<u32>,
+    /// Another right that writing needs.
+    right: Option<fn() -> bool>,
     kind: Kind,
 }
 
@@ -68,7 +116,14 @@ impl Setting {
             path,
             mode,
             privilege: None,
+            right: None,
             kind,
+        }
+    }
+    const fn with_right(self, has: fn() -> bool) -> Self {
+        Self {
+            right: Some(has),
+            ..self
         }
     }
     const fn with_privilege(self, capability: u32) -> Self {
@@ -81,7 +136,26 @@ impl Setting {
 
 impl Number {
     const fn new(value: &'static dyn Value, min: i64, max: i64) -> Self {
-        Self { value, min, max }
+        let source = Source::One(value);
+        Self { source, min, max }
+    }
+    /// A number of an IPC namespace.
+    const fn of_ipc(value: for<'a> fn(&'a Own) -> &'a dyn Value, min: i64, max: i64) -> Self {
+        let source = Source::Ipc(value);
+        Self { source, min, max }
+    }
+    /// A number of a network namespace.
+    const fn of_net(value: for<'a> fn(&'a NetRef) -> &'a dyn Value, min: i64, max: i64) -> Self {
+        let source = Source::Net(value);
+        Self { source, min, max }
+    }
+    /// The place of the number; `ns`: the namespaces of whoever opened the setting.
+    fn value<'a>(&self, ns: &'a Scope) -> &'a dyn Value {
+        match self.source {
+            Source::One(value) => value,
+            Source::Ipc(value) => value(&ns.ipc),
+            Source::Net(value) => value(&ns.net),
+        }
     }
     /// Any number of 32 bits.
     const fn any(value: &'static dyn Value) -> Self {
@@ -96,22 +170,38 @@ impl Number {
 /// How many bytes of a write are accepted at most.
 const LONGEST: usize = 4 << 20;
 
-struct SettingFile(&'static Setting);
+/// An open setting.
+struct SettingFile(&'static Setting, Of, Scope);
+
+impl SettingFile {
+    /// Whether the running thread may do `want` with it.
+    fn lets(&self, want: u32) -> Result<(), Errno> {
+        let root = match self.1 {
+            Of::System => (0, 0),
+            Of::Ipc => self.2.ipc.root(),
+            Of::Net => self.2.net.root(),
+        };
+        if digit(self.0.mode, want, root) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
 
 impl FileOps for SettingFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
-        let Setting { mode, kind, .. } = self.0;
+        let Setting { kind, .. } = self.0;
+        let ns = &self.2;
         read_from(file, pos, |pos| {
-            if !root_digit(*mode, 4) {
-                return Err(Errno::EPERM);
-            }
+            self.lets(4)?;
             let room = dst.remaining();
             if room >= LONGEST {
                 return Err(Errno::ENOMEM);
             }
             let bytes = match kind {
                 Kind::Text(size, get, _) => text::read(&get(), *size, pos, room),
-                _ => number::read(kind, pos, room),
+                _ => number::read(kind, pos, room, ns),
             };
             if bytes.is_empty() { Ok(0) } else { dst.put(&bytes) }
         })
@@ -124,14 +214,13 @@ impl FileOps for SettingFile {
         };
         let at = pos.or(own.as_deref().copied()).unwrap_or(0);
         let Setting {
-            mode,
             kind,
             privilege,
+            right,
             ..
         } = self.0;
-        if !root_digit(*mode, 2) {
-            return Err(Errno::EPERM);
-        }
+        let ns = &self.2;
+        self.lets(2)?;
         let len = src.remaining();
         if len >= LONGEST {
             return Err(Errno::ENOMEM);
@@ -141,12 +230,14 @@ impl FileOps for SettingFile {
         while n < len {
             n += src.take(&mut bytes[n..])?;
         }
-        if privilege.is_some_and(|capability| !current().creds().capable(capability)) {
+        if privilege.is_some_and(|capability| !current().creds().capable(capability))
+            || right.is_some_and(|has| !has())
+        {
             return Err(Errno::EPERM);
         }
         let (taken, moved) = match kind {
             Kind::Text(size, get, set) => text::write(&bytes, *size, at, get, *set)?,
-            _ => number::write(kind, &bytes, at)?,
+            _ => number::write(kind, &bytes, at, ns)?,
         };
         if let Some(own) = &mut own {
             **own = at.wrapping_add(moved as u64);
@@ -158,28 +249,30 @@ impl FileOps for SettingFile {
     }
 }
 
-fn register(settings: &'static [Setting]) {
+fn register(settings: &'static [Setting], of: Of) {
+    let root: Root = match of {
+        Of::System => || (0, 0),
+        Of::Ipc => || Own::of_current().root(),
+        Of::Net => || NetRef::of_current().root(),
+    };
     for setting in settings {
         let open = Arc::new(move |_| {
-            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting));
+            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, of, of.scope()));
             Ok(ops)
         });
-        let node = Node::Strict(setting.mode, open);
+        let node = Node::Strict(setting.mode, root, open);
         TREE.add(&format!("sys/{}", setting.path), node);
     }
 }
 
 /// Registers the settings.
 pub fn init() {
-    let tables = [
-        kernel::SETTINGS,
-        vm::SETTINGS,
-        files::SETTINGS,
-        net::SETTINGS,
-        ipc::SETTINGS,
-    ];
+    let tables = [kernel::SETTINGS, vm::SETTINGS, files::SETTINGS];
     for table in tables {
-        register(table);
+        register(table, Of::System);
     }
+    register(ipc::SETTINGS, Of::Ipc);
+    register(net::SETTINGS, Of::Net);
     abi::init();
+    user::init();
 }

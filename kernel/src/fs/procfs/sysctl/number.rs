@@ -2,7 +2,7 @@
 //! notation. Only a write at position 0 has an effect. A read returns the whole text, cut to the size of the
 //! buffer.
 
-use super::{Kind, Number};
+use super::{Kind, Number, Scope};
 use alloc::vec::Vec;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
@@ -127,34 +127,34 @@ fn take(text: &mut &[u8]) -> Result<(bool, u64), Errno> {
 }
 
 impl Number {
-    fn set_int(&self, negative: bool, size: u64) -> Result<(), Errno> {
+    fn set_int(&self, ns: &Scope, negative: bool, size: u64) -> Result<(), Errno> {
         let value = i64::try_from(size).map_err(|_| Errno::EINVAL)?;
         let value = if negative { -value } else { value };
         let fits = i32::try_from(value).is_ok();
         if !fits || !(self.min..=self.max).contains(&value) {
             return Err(Errno::EINVAL);
         }
-        if self.value.try_set(value) {
+        if self.value(ns).try_set(value) {
             Ok(())
         } else {
             Err(Errno::EINVAL)
         }
     }
-    fn set_long(&self, negative: bool, size: u64) -> Result<(), Errno> {
+    fn set_long(&self, ns: &Scope, negative: bool, size: u64) -> Result<(), Errno> {
         let any = self.min == i64::MIN;
         let within = i64::try_from(size).is_ok_and(|size| (self.min..=self.max).contains(&size));
         if negative || !(any || within) {
             return Err(Errno::EINVAL);
         }
-        self.value.set(size as i64);
+        self.value(ns).set(size as i64);
         Ok(())
     }
-    fn set_unsigned(&self, negative: bool, size: u64) -> Result<(), Errno> {
+    fn set_unsigned(&self, ns: &Scope, negative: bool, size: u64) -> Result<(), Errno> {
         let fits = size <= u32::MAX.into() && (self.min..=self.max).contains(&(size as i64));
         if negative || !fits {
             return Err(Errno::EINVAL);
         }
-        self.value.set(size as i64);
+        self.value(ns).set(size as i64);
         Ok(())
     }
 }
@@ -163,7 +163,8 @@ impl Number {
 fn write_row(
     numbers: &[Number],
     text: &[u8],
-    set: fn(&Number, bool, u64) -> Result<(), Errno>,
+    ns: &Scope,
+    set: fn(&Number, &Scope, bool, u64) -> Result<(), Errno>,
 ) -> Result<usize, Errno> {
     let mut rest = &text[..text.len().min(LONGEST)];
     let mut found = false;
@@ -173,7 +174,7 @@ fn write_row(
             break;
         }
         let (negative, size) = take(&mut rest)?;
-        set(number, negative, size)?;
+        set(number, ns, negative, size)?;
         found = true;
     }
     skip_spaces(&mut rest);
@@ -193,8 +194,8 @@ fn write_one(text: &[u8], set: impl FnOnce(bool, u64) -> Result<(), Errno>) -> R
 }
 
 /// Handles a write of `text` at `pos`. Returns how many bytes are accepted, and by how much the position
-/// moves.
-pub fn write(kind: &Kind, text: &[u8], pos: u64) -> Result<(usize, usize), Errno> {
+/// moves. `ns`: the namespaces whose setting it may be.
+pub fn write(kind: &Kind, text: &[u8], pos: u64, ns: &Scope) -> Result<(usize, usize), Errno> {
     if text.is_empty() {
         return Ok((0, 0));
     }
@@ -202,9 +203,9 @@ pub fn write(kind: &Kind, text: &[u8], pos: u64) -> Result<(usize, usize), Errno
         return Ok((text.len(), text.len()));
     }
     let n = match kind {
-        Kind::Ints(numbers) => write_row(numbers, text, Number::set_int)?,
-        Kind::Longs(numbers) => write_row(numbers, text, Number::set_long)?,
-        Kind::Unsigned(number) => write_one(text, |negative, size| number.set_unsigned(negative, size))?,
+        Kind::Ints(numbers) => write_row(numbers, text, ns, Number::set_int)?,
+        Kind::Longs(numbers) => write_row(numbers, text, ns, Number::set_long)?,
+        Kind::Unsigned(number) => write_one(text, |negative, size| number.set_unsigned(ns, negative, size))?,
         Kind::Size(value, rounded) => write_one(text, |negative, size| {
             let size = rounded(size).filter(|_| !negative).ok_or(Errno::EINVAL)?;
             value.set(size as i64);
@@ -216,19 +217,19 @@ pub fn write(kind: &Kind, text: &[u8], pos: u64) -> Result<(usize, usize), Errno
 }
 
 /// The bytes that a read at `pos` into `room` bytes returns: all of them, or none.
-pub fn read(kind: &Kind, pos: u64, room: usize) -> Vec<u8> {
+pub fn read(kind: &Kind, pos: u64, room: usize, ns: &Scope) -> Vec<u8> {
     use alloc::format;
     if pos != 0 {
         return Vec::new();
     }
     let row = |numbers: &[Number], show: fn(i64) -> alloc::string::String| {
-        let shown: Vec<_> = numbers.iter().map(|n| show(n.value.get())).collect();
+        let shown: Vec<_> = numbers.iter().map(|n| show(n.value(ns).get())).collect();
         shown.join("\t")
     };
     let mut line = match kind {
         Kind::Ints(numbers) => row(numbers, |n| format!("{n}")),
         Kind::Longs(numbers) => row(numbers, |n| format!("{}", n as usize)),
-        Kind::Unsigned(number) => format!("{}", number.value.get() as u32),
+        Kind::Unsigned(number) => format!("{}", number.value(ns).get() as u32),
         Kind::Size(value, _) => format!("{}", value.get() as u32),
         Kind::Ignored(shown) => format!("{shown}"),
         Kind::Text(..) => return Vec::new(),
