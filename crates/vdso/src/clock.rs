@@ -54,10 +54,35 @@ const TAI: u32 = 1 << 11;
 /// The clock that is not steered.
 const RAW: u32 = 1 << 4;
 
-/// The present time of clock `id` as seconds and nanoseconds. `None`: the kernel must be asked. `counter`
-/// reads the counter.
+/// The clocks to which a time namespace adds what it adds to `CLOCK_BOOTTIME`. To the others of
+/// `MONOTONIC_LIKE` it adds what it adds to `CLOCK_MONOTONIC`.
+const BOOTTIME: u32 = 1 << 7;
+
+/// The present time of clock `id` as seconds and nanoseconds. `None`: the kernel must be asked. `data` is the
+/// machine's, or that of a time namespace; then `machines` gives the machine's. `counter` reads the counter.
 #[inline(always)]
-pub fn gettime(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Option<(u64, u64)> {
+pub fn gettime<'a>(
+    data: &ClockData,
+    machines: impl FnOnce() -> &'a ClockData,
+    counter: impl Fn() -> u64,
+    id: u32,
+) -> Option<(u64, u64)> {
+    if !data.is_namespace() {
+        return nanoseconds(data, counter, id).map(split);
+    }
+    let ns = nanoseconds(machines(), counter, id)?;
+    let bit = 1u32.wrapping_shl(id);
+    let added = if bit & MONOTONIC_LIKE != 0 {
+        data.added(bit & BOOTTIME != 0)
+    } else {
+        0
+    };
+    Some(split(ns.wrapping_add(added)))
+}
+
+/// The present time of clock `id` in nanoseconds. `None`: the kernel must be asked.
+#[inline(always)]
+fn nanoseconds(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Option<u64> {
     let mult = data.mult();
     if id >= 12 || mult == 0 {
         return None;
@@ -78,7 +103,7 @@ pub fn gettime(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Opti
     } else {
         data.steering().clock(raw)
     };
-    Some(split(steered.wrapping_add(offset)))
+    Some(steered.wrapping_add(offset))
 }
 
 /// The resolution of clock `id` in nanoseconds. `None`: the kernel must be asked.
@@ -168,10 +193,11 @@ mod tests {
     #[test]
     fn clocks() {
         let d = ClockData::new();
-        assert_eq!(gettime(&d, || 5, 1), None);
+        assert_eq!(gettime(&d, || unreachable!(), || 5, 1), None);
         d.set_counter(1000, mult_for(1_000_000_000));
         d.set_offsets(7_000_000_000, 44_000_000_000);
-        let at = |id| gettime(&d, || 1000 + 1_500_000_000, id);
+        let counter = || 1000 + 1_500_000_000;
+        let at = |id| gettime(&d, || unreachable!(), counter, id);
         for id in [1, 4, 6, 7] {
             assert_eq!(at(id), Some((1, 500_000_000)));
             assert_eq!(getres(&d, id), Some(1));
@@ -179,6 +205,18 @@ mod tests {
         assert_eq!(at(0), Some((8, 500_000_000)));
         assert_eq!(at(5), Some((8, 500_000_000)));
         assert_eq!(at(11), Some((45, 500_000_000)));
+        let ns = ClockData::new();
+        ns.set_namespace([-1_000_000_000, 10_000_000_000]);
+        assert!(ns.is_namespace() && !d.is_namespace());
+        for (id, seconds) in [(1, 0), (4, 0), (6, 0), (7, 11), (0, 8), (5, 8), (11, 45)] {
+            assert_eq!(
+                gettime(&ns, || &d, counter, id),
+                Some((seconds, 500_000_000)),
+                "{id}"
+            );
+        }
+        assert_eq!(gettime(&ns, || &d, counter, 9), None);
+        assert_eq!(getres(&ns, 1), None);
         d.steering().set(1_000_000_000, (1 << 32) / 10);
         assert_eq!(at(4), Some((1, 500_000_000)));
         for (id, seconds) in [(1, 1), (6, 1), (7, 1), (0, 8), (5, 8), (11, 45)] {

@@ -24,6 +24,10 @@ pub struct ClockData {
     steering: Steering,
     /// The time zone: minutes west of Greenwich, and a kind of daylight saving time.
     zone: [AtomicI32; 2],
+    /// 1: this is the page of a time namespace, and only `added` is meant. The machine's data is elsewhere.
+    is_namespace: AtomicI32,
+    /// What a time namespace adds to `CLOCK_MONOTONIC` and to `CLOCK_BOOTTIME`, nanoseconds.
+    added: [AtomicU64; 2],
 }
 
 impl ClockData {
@@ -36,6 +40,8 @@ impl ClockData {
             tai_offset: AtomicU64::new(0),
             steering: Steering::new(),
             zone: [AtomicI32::new(0), AtomicI32::new(0)],
+            is_namespace: AtomicI32::new(0),
+            added: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -69,6 +75,26 @@ impl ClockData {
     pub fn zone(&self) -> [i32; 2] {
         let [west, daylight] = &self.zone;
         [west.load(Ordering::Relaxed), daylight.load(Ordering::Relaxed)]
+    }
+
+    /// Makes this, which is all zero, the page of a time namespace: what it adds to `CLOCK_MONOTONIC` and to
+    /// `CLOCK_BOOTTIME`, in nanoseconds. Before a program of the namespace runs.
+    pub fn set_namespace(&self, [monotonic, boottime]: [i64; 2]) {
+        self.added[0].store(monotonic as u64, Ordering::Relaxed);
+        self.added[1].store(boottime as u64, Ordering::Relaxed);
+        self.is_namespace.store(1, Ordering::Release);
+    }
+
+    /// Whether this is the page of a time namespace. The machine's data never is.
+    #[inline(always)]
+    pub fn is_namespace(&self) -> bool {
+        self.mult() == 0 && self.is_namespace.load(Ordering::Relaxed) != 0
+    }
+
+    /// What a time namespace adds to these clocks, nanoseconds.
+    #[inline(always)]
+    pub(crate) fn added(&self, boottime: bool) -> u64 {
+        self.added[usize::from(boottime)].load(Ordering::Relaxed)
     }
 
     #[inline(always)]

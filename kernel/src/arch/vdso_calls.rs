@@ -17,17 +17,30 @@ pub fn text() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(start, end as usize - start as usize) }
 }
 
-/// The data of this copy.
+/// The data of this copy: the machine's or, in a time namespace, that namespace's.
 #[inline(always)]
-pub(super) fn data() -> &'static ClockData {
+fn data() -> &'static ClockData {
     // SAFETY: exec maps the data page two pages below the code; it is readable and only accessed atomically.
     unsafe { &*((own_start() - 2 * PAGE_SIZE) as *const ClockData) }
+}
+
+/// The machine's data, of a copy in a time namespace.
+#[inline(always)]
+fn machines() -> &'static ClockData {
+    // SAFETY: exec maps it below the other page; it is readable and only accessed atomically.
+    unsafe { &*((own_start() - 3 * PAGE_SIZE) as *const ClockData) }
+}
+
+/// The present time of a clock as seconds and nanoseconds. `None`: the kernel must be asked.
+#[inline(always)]
+pub(super) fn gettime(id: u32) -> Option<(u64, u64)> {
+    clock::gettime(data(), machines, counter, id)
 }
 
 /// `clock_gettime`, with seconds and nanoseconds as words.
 #[unsafe(link_section = ".vdso.text")]
 pub extern "C" fn vdso_clock_gettime(id: u32, ts: *mut usize) -> isize {
-    match clock::gettime(data(), counter, id) {
+    match gettime(id) {
         Some((seconds, nanoseconds)) => {
             // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
             unsafe {
@@ -62,7 +75,7 @@ pub extern "C" fn vdso_clock_getres(id: u32, ts: *mut usize) -> isize {
 /// `gettimeofday`.
 #[unsafe(link_section = ".vdso.text")]
 pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut [i32; 2]) -> isize {
-    let Some((seconds, nanoseconds)) = clock::gettime(data(), counter, 0) else {
+    let Some((seconds, nanoseconds)) = gettime(0) else {
         return syscall2(GETTIMEOFDAY, tv as usize, tz as usize);
     };
     // SAFETY: the caller's pointers: a wild one is the caller's fault, in user mode.
@@ -72,7 +85,9 @@ pub extern "C" fn vdso_gettimeofday(tv: *mut usize, tz: *mut [i32; 2]) -> isize 
             tv.wrapping_add(1).write((nanoseconds as u32 / 1000) as usize);
         }
         if !tz.is_null() {
-            tz.write_unaligned(data().zone());
+            let data = data();
+            let data = if data.is_namespace() { machines() } else { data };
+            tz.write_unaligned(data.zone());
         }
     }
     0

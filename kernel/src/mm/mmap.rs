@@ -659,6 +659,28 @@ impl AddressSpace {
     }
 }
 
+impl AddressSpace {
+    /// Maps other pages of the kernel where those with their name are, as many of them.
+    pub fn replace_special(&self, pages: &Arc<SpecialPages>) {
+        let mut gather = Gather::new();
+        let mut regions = self.regions.write();
+        let mut pos = regions.map.first();
+        while let Some((start, end)) = regions.map.at(pos).map(|r| (r.start, r.end)) {
+            if let Some(vma) = regions.map.value_mut(pos)
+                && let Backing::Special(old) = &mut vma.backing
+                && old.name == pages.name
+            {
+                *old = pages.clone();
+                self.zap(start, end, &mut gather);
+            }
+            pos = regions.map.next(pos);
+        }
+        let dead = gather.finish(self);
+        drop(regions);
+        drop(dead);
+    }
+}
+
 /// Memory that is zero at first and that the processes which map it share.
 fn zeros_to_share(len: usize) -> Backing {
     let cache = PageCache::new();

@@ -101,6 +101,14 @@ impl Page {
         // that write to it.
         unsafe { &*page.as_ptr().cast() }
     }
+    /// The beginning of the page as a `T`, as long as this reference holds the page. A page of the linear map
+    /// only.
+    pub fn shared<T: Shared>(&self) -> &T {
+        const { assert!(size_of::<T>() <= PAGE_SIZE && align_of::<T>() <= PAGE_SIZE) };
+        assert!(self.is_addressed());
+        // SAFETY: as for `shared_for_ever`; this reference keeps the page.
+        unsafe { &*self.as_ptr().cast() }
+    }
     #[inline(always)]
     fn view(&self) -> mmu::View {
         mmu::View::new(self.phys())

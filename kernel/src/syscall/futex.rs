@@ -6,6 +6,7 @@ use crate::mm::user::UserPtr;
 use crate::sched::Deadline;
 use crate::sched::futex::{self, MATCH_ANY, WaitSpec};
 use crate::task::current;
+use crate::task::ns::time::meant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
@@ -44,7 +45,9 @@ fn absolute<T: TimeWord>(realtime: bool, at: UserPtr<[T; 2]>) -> Result<Option<D
     } else {
         Deadline::Monotonic
     };
-    Ok(at.non_null().map(read_timespec).transpose()?.map(clock))
+    let id = if realtime { 0 } else { 1 };
+    let at = at.non_null().map(read_timespec).transpose()?;
+    Ok(at.map(|at| clock(meant(id, at))))
 }
 
 crate::syscalls! {

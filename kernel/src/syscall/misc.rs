@@ -7,7 +7,7 @@ use crate::mm::current_space;
 use crate::mm::user::{self, Abi, UserPtr, read_bytes, write_bytes};
 use crate::random;
 use crate::signal;
-use crate::task::ns::pid;
+use crate::task::ns::{pid, time::shown_boottime};
 use crate::task::uts::{NAME_MAX, RELEASE, VERSION, domainname, hostname, set_domainname, set_hostname};
 use crate::task::{self, creds::cap, current};
 use core::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ pub(super) fn write_sysinfo<T: Layout>(at: usize, layout: impl Fn(&SystemInfo) -
     let memory = crate::mm::stats();
     let page = crate::mm::PAGE_SIZE as u64;
     let info = SystemInfo {
-        uptime: crate::time::now_ns() / 1_000_000_000,
+        uptime: shown_boottime(crate::time::now_ns()) / 1_000_000_000,
         // Load averages have 11 fraction bits, those of `sysinfo` 16.
         loads: crate::sched::stats::load_averages().map(|load| load << 5),
         total: memory.total as u64 * page,

@@ -5,6 +5,7 @@ use crate::fs::timerfd::{TFD_TIMER_CANCEL_ON_SET, TIMER_ABSTIME, TimerFd};
 use crate::mm::user::{Plain, UserPtr, Word};
 use crate::signal::SIGALRM;
 use crate::task::creds::cap;
+use crate::task::ns::time::{meant, shown};
 use crate::task::timers::clock::{Clock, is_alarm, may_wait_by, resolution};
 use crate::task::timers::posix::{Notify, Place, PosixTimer};
 use crate::task::timers::{self, Itimer};
@@ -227,6 +228,7 @@ pub(super) fn create_timer<W: Word>(id: i32, event: usize, out: UserPtr<i32>) ->
     };
     may_wait_by(id)?;
     let place = Place::take()?;
+    let clock = (clock, id);
     let id = timers::add_posix(|id| {
         PosixTimer::new(
             id,
@@ -295,8 +297,8 @@ crate::syscalls! {
     fn clock_gettime/clock_gettime64(id: i32, at: UserPtr<[Time; 2]>) {
         let now = match id {
             0 | 5 => realtime_ns(),
-            1 | 6 | 7 => now_ns(),
-            _ => Clock::from_id(id)?.now(),
+            1 | 6 | 7 => shown(id, now_ns()),
+            _ => shown(id, Clock::from_id(id)?.now()),
         };
         write_timespec(at, now)?;
         Ok(0)
@@ -355,7 +357,7 @@ crate::syscalls! {
         if flags & TIMER_ABSTIME == 0 {
             return sleep_relative(deadline_after(ns), remaining);
         }
-        let deadline = clock.deadline(ns).ok_or(Errno::EOPNOTSUPP)?;
+        let deadline = clock.deadline(meant(id, ns)).ok_or(Errno::EOPNOTSUPP)?;
         deadline.sleep().map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
     }
 
@@ -413,7 +415,9 @@ crate::syscalls! {
         }
         let (interval, value) = read_itimerspec(new)?;
         let timer = timers::find_posix(id)?;
-        let before = timer.set(value, interval, flags & TIMER_ABSTIME != 0)?;
+        let absolute = flags & TIMER_ABSTIME != 0;
+        let value = if absolute && value != 0 { meant(timer.clock_id, value) } else { value };
+        let before = timer.set(value, interval, absolute)?;
         if let Some(old) = old.non_null() {
             write_itimerspec(old, before.interval, before.expires)?;
         }
@@ -461,6 +465,8 @@ crate::syscalls! {
             let timer = file.ops().timer().ok_or(Errno::EINVAL)?;
             // The task that sets the timer needs the privilege, whichever task made it.
             may_wait_by(timer.id())?;
+            let absolute = flags & TIMER_ABSTIME != 0;
+            let value = if absolute && value != 0 { meant(timer.id(), value) } else { value };
             match old.non_null() {
                 None => timer.set_time(value, interval, flags).map(|()| 0),
                 Some(old) => exchange_time(timer, value, interval, flags, old),

@@ -293,6 +293,10 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         Some(next) => next.for_child(&fs, flags)?,
         None => ns::change::inherited(&parent),
     };
+    let namespaces = match flags.contains(F::VM) {
+        true => namespaces,
+        false => ns::time::for_new_process(namespaces, mm.as_deref()),
+    };
     let pid_ns = ns::pid::of_children(namespaces.as_deref());
     let pid::Taken { number: tid, numbers } = pid::allocate_in(&pid_ns, &args.tids)?;
     undo.tid = Some(tid);

@@ -41,6 +41,11 @@ fn shares<T>(task: &Task, part: fn(&Process) -> Option<Arc<T>>) -> bool {
     pid::all_processes().any(|other| !Arc::ptr_eq(&other, &task.process) && has(&other))
 }
 
+/// Whether another thread has the memory of the running one.
+pub fn shares_memory(task: &Task) -> bool {
+    task.process.thread_count() > 1 || shares(task, Process::mm)
+}
+
 /// `unshare`: the caller gets its own copies of what it shared.
 pub fn unshare(mut flags: CloneFlags) -> SysResult {
     use CloneFlags as F;

@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 use limen_vdso::ClockData;
 use limen_vdso::image::{self, Description, Symbol};
 
-/// The pages as exec maps them: `data` first, and `image` directly behind it.
+/// The pages as exec maps them: the machine's clock data, the data of the program's time namespace, which in
+/// the initial one is `data` again, and `image` directly behind it.
 pub struct Vdso {
-    /// The clock data, read-only for programs (`[vvar]`).
+    /// The machine's clock data, read-only for programs (`[vvar]`).
     pub data: Page,
     /// What is in `data`.
     clock: &'static ClockData,

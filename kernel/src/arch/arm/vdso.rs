@@ -40,7 +40,7 @@ pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
 /// `clock_gettime64`.
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn vdso_clock_gettime64(id: u32, ts: *mut u64) -> isize {
-    match clock::gettime(data(), counter, id) {
+    match gettime(id) {
         Some((seconds, nanoseconds)) => {
             // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
             unsafe {

@@ -2,9 +2,8 @@
 //! finds its data page two pages below itself (the header page is in between).
 
 pub use super::super::vdso_calls::text;
-use super::super::vdso_calls::{data, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
+use super::super::vdso_calls::{gettime, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
 use core::arch::asm;
-use limen_vdso::clock;
 
 /// `clock_gettime`.
 pub const CLOCK_GETTIME: usize = 228;
@@ -90,7 +89,7 @@ pub fn syscall2(number: usize, a: usize, b: usize) -> isize {
 
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn vdso_time(t: *mut u64) -> isize {
-    let Some((seconds, _)) = clock::gettime(data(), counter, 0) else {
+    let Some((seconds, _)) = gettime(0) else {
         return syscall2(201, t as usize, 0);
     };
     if !t.is_null() {

@@ -12,6 +12,7 @@ mod status;
 pub mod sysctl;
 mod sysrq;
 pub mod system;
+mod timens;
 
 use crate::fs::dentry::{self, Dentry};
 use crate::fs::inode::{FileType, Link};

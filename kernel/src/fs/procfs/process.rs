@@ -1,6 +1,6 @@
 //! `/proc/<pid>` and `/proc/<pid>/task/<tid>`: which files there are and which tasks may read them.
 
-use super::{descriptors, idmap, memory, mounts, status};
+use super::{descriptors, idmap, memory, mounts, status, timens};
 use crate::fs::inode::{Dev, FileType, Link};
 use crate::fs::mount;
 use crate::fs::nsfs;
@@ -298,6 +298,7 @@ const ENTRIES: &[(&str, FileType, Make)] = &[
     ("statm", FileType::Regular, |s| text(s, status::statm)),
     ("status", FileType::Regular, |s| text(s, status::status)),
     ("syscall", FileType::Regular, |s| attached(s, status::syscall)),
+    ("timens_offsets", FileType::Regular, timens::node),
     ("timerslack_ns", FileType::Regular, timer_slack),
     ("uid_map", FileType::Regular, idmap::users),
     ("wchan", FileType::Regular, |s| {

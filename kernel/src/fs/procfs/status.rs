@@ -8,6 +8,7 @@ use crate::sched::{Policy, TaskState};
 use crate::signal::SigSet;
 use crate::task::current;
 use crate::task::ns::pid::each_down_to;
+use crate::task::ns::time;
 use crate::task::ns::user::{gid_shown, uid_shown};
 use crate::task::pid::seen_from;
 use crate::task::process::ExitState;
@@ -167,7 +168,7 @@ pub fn stat(subject: &Subject, out: &mut Text) -> Result<(), Errno> {
         priority,
         nice,
         threads,
-        start / TICK_NS,
+        time::shown_boottime(start) / TICK_NS,
         usage.as_ref().map_or(0, |u| u.total * PAGE_SIZE),
         usage.as_ref().map_or(0, |u| u.rss()),
         process.limits.soft(crate::task::rlimit::which::RSS),

@@ -8,6 +8,7 @@ use crate::fs::pseudo::{Directory, Node, Text, setting_file, with_string};
 use crate::ipc::ns::Own;
 use crate::mm::PAGE_SIZE;
 use crate::sched::stats;
+use crate::task::ns::time;
 use crate::trace::WORD_DIGITS;
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -106,7 +107,7 @@ fn meminfo(out: &mut Text) {
 }
 
 fn uptime(out: &mut Text) {
-    let up = crate::time::now_ns() / TICK_NS;
+    let up = time::shown_boottime(crate::time::now_ns()) / TICK_NS;
     let idle: u64 = crate::sched::online()
         .iter()
         .map(|c| stats::cpu_times(c).idle)
@@ -158,7 +159,7 @@ fn stat(out: &mut Text) {
         let [user, nice, system, idle] = each(cpu);
         let _ = writeln!(out, "cpu{cpu} {user} {nice} {system} {idle} 0 0 0 0 0 0");
     }
-    let boot = crate::time::realtime_ns().saturating_sub(crate::time::now_ns()) / 1_000_000_000;
+    let boot = time::shown_boot() / 1_000_000_000;
     let _ = writeln!(
         out,
         "intr {}\nctxt {}\nbtime {boot}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 \

@@ -9,7 +9,7 @@ mod commit;
 mod elf;
 mod script;
 mod stack;
-mod vdso;
+pub mod vdso;
 
 use super::{TaskFlags, current};
 use crate::arch::frame::Frame;

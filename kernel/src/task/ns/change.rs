@@ -64,8 +64,21 @@ impl Next {
         if let Some(fs) = self.fs {
             drop(task.replace_fs(Some(fs)));
         }
+        let time = self.set.reference(Kind::Time);
+        let enters = self.flags.contains(CloneFlags::NEWTIME) && !is_in(task, &time);
         task.set_namespaces(self.set.shared());
+        if enters {
+            super::time::enter(&time, task.mm().as_deref());
+        }
     }
+}
+
+/// Whether the running thread is in `ns`, which is of a kind that stands in a set.
+fn is_in(task: &CurrentTask, ns: &NsRef) -> bool {
+    let own = task
+        .namespaces()
+        .map_or(NsRef::Initial(ns.kind()), |set| set.reference(ns.kind()));
+    own.is(ns)
 }
 
 /// `clone` with flags of namespaces by the running thread: the new thread's user namespace, if there is to be

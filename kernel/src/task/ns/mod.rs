@@ -10,6 +10,7 @@ mod inode;
 pub mod net;
 mod next;
 pub mod pid;
+pub mod time;
 pub mod user;
 
 pub use next::Next;
@@ -35,7 +36,7 @@ pub enum Kind {
     Net,
     /// Control groups.
     Cgroup,
-    /// Offsets of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`. There is only the initial one.
+    /// Offsets of `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`.
     Time,
     /// Numbers of processes.
     Pid,
@@ -237,11 +238,14 @@ pub fn typed<T: Ns>(ns: &Arc<dyn Ns>) -> Option<Arc<T>> {
 /// What a task is in (Linux's `nsproxy`). A task that is in the initial namespace of every kind has none.
 /// Nothing of it changes once it is shared: a change makes a new one. At [`Kind::Pid`] is the PID namespace
 /// of the task's children; its own follows from its numbers. At [`Kind::User`] is nothing: that is in
-/// `Creds::user`.
+/// `Creds::user`. The time namespace of the children stands behind them all.
 #[derive(Clone, Default)]
 pub struct Set {
-    made: [Option<Arc<dyn Ns>>; KINDS],
+    made: [Option<Arc<dyn Ns>>; KINDS + 1],
 }
+
+/// Where a set has the time namespace of the task's children.
+const TIME_FOR_CHILDREN: usize = KINDS;
 
 impl Set {
     /// Whether all are initial ones.
@@ -270,6 +274,19 @@ impl Set {
     /// Puts another namespace there; `None`: the initial one.
     pub fn put(&mut self, kind: Kind, ns: Option<Arc<dyn Ns>>) {
         self.made[kind as usize] = ns;
+    }
+    /// The time namespace in which children begin.
+    pub fn time_for_children(&self) -> NsRef {
+        NsRef::of(Kind::Time, self.made[TIME_FOR_CHILDREN].as_ref())
+    }
+    /// Puts another one there; `None`: the initial one.
+    fn put_time_for_children(&mut self, ns: Option<Arc<dyn Ns>>) {
+        self.made[TIME_FOR_CHILDREN] = ns;
+    }
+    /// Puts the task into the time namespace that was for its children, which is returned.
+    fn enter_time_for_children(&mut self) -> NsRef {
+        self.made[Kind::Time as usize] = self.made[TIME_FOR_CHILDREN].clone();
+        self.time_for_children()
     }
     /// In a task's slot.
     fn shared(self) -> Option<Arc<Self>> {
@@ -302,6 +319,7 @@ pub fn for_children(task: &Task, kind: Kind) -> Option<NsRef> {
     let set = set_of(task)?;
     match kind {
         Kind::Pid => pid::for_children(set.as_deref()),
+        Kind::Time => Some(set.map_or(NsRef::Initial(kind), |set| set.time_for_children())),
         _ => Some(set.map_or(NsRef::Initial(kind), |set| set.reference(kind))),
     }
 }
@@ -312,4 +330,5 @@ pub(super) fn init() {
     pid::init();
     provide(Kind::Net, &net::Maker);
     provide(Kind::Cgroup, &cgroup::Maker);
+    provide(Kind::Time, &time::Maker);
 }

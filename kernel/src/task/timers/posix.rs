@@ -38,6 +38,8 @@ pub struct PosixTimer {
     pub id: i32,
     /// The clock it goes by.
     pub clock: Clock,
+    /// The number by which that was named.
+    pub clock_id: i32,
     notify: Notify,
     signal: u32,
     value: usize,
@@ -111,11 +113,20 @@ impl State {
 }
 
 impl PosixTimer {
-    /// A disarmed timer. `value` comes with the signal.
-    pub fn new(id: i32, clock: Clock, notify: Notify, signal: u32, value: usize, place: Place) -> Arc<Self> {
+    /// A disarmed timer, with its number in the process, by the clock with number `clock_id`. `value` comes
+    /// with the signal.
+    pub fn new(
+        id: i32,
+        (clock, clock_id): (Clock, i32),
+        notify: Notify,
+        signal: u32,
+        value: usize,
+        place: Place,
+    ) -> Arc<Self> {
         let new = Arc::new(Self {
             id,
             clock,
+            clock_id,
             notify,
             signal,
             value,

@@ -1,11 +1,8 @@
 //! Which programs run, what they are made of, and what is expected of them.
 
-use super::Expect::{Lacks, Passes, Skips};
+use super::Expect::{Passes, Skips};
 use super::{Folder, OF_6_1, Program};
 use crate::arch::Arch;
-
-/// Limen has no namespaces.
-pub(super) const NO_NAMESPACES: &str = "needs namespaces";
 
 /// What is the same everywhere. Left out: `pidfd_test`, which fails on Linux, too, without a `sleep` that is
 /// a file of its own; `pidfd_poll_test`, which starts ten thousand processes. Of `timers` those that take
@@ -18,12 +15,9 @@ pub const EVERYWHERE: [Folder; 3] = [
         name: "selftests-clone3",
         path: "clone3",
         tests: &[
-            (("clone3", &["clone3.c"], &[]), Lacks(3, 0, NO_NAMESPACES)),
+            (("clone3", &["clone3.c"], &[]), Passes),
             (("clone3_clear_sighand", &["clone3_clear_sighand.c"], &[]), Passes),
-            (
-                ("clone3_set_tid", &["clone3_set_tid.c"], &[]),
-                Lacks(2, 0, NO_NAMESPACES),
-            ),
+            (("clone3_set_tid", &["clone3_set_tid.c"], &[]), Passes),
             (
                 (
                     "clone3_cap_checkpoint_restore",
@@ -39,16 +33,10 @@ pub const EVERYWHERE: [Folder; 3] = [
         name: "selftests-pidfd",
         path: "pidfd",
         tests: &[
-            (
-                ("pidfd_fdinfo_test", &["pidfd_fdinfo_test.c"], &[]),
-                Lacks(1, 0, NO_NAMESPACES),
-            ),
+            (("pidfd_fdinfo_test", &["pidfd_fdinfo_test.c"], &[]), Passes),
             (("pidfd_getfd_test", &["pidfd_getfd_test.c"], &[]), Passes),
             (("pidfd_open_test", &["pidfd_open_test.c"], &[]), Passes),
-            (
-                ("pidfd_setns_test", &["pidfd_setns_test.c"], &[]),
-                Lacks(6, 0, NO_NAMESPACES),
-            ),
+            (("pidfd_setns_test", &["pidfd_setns_test.c"], &[]), Passes),
             (("pidfd_wait", &["pidfd_wait.c"], &[]), Passes),
         ],
         ..OF_6_1

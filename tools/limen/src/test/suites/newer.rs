@@ -1,7 +1,7 @@
 //! The same folders of Linux 6.12, with what they have more. By name only.
 
 use super::Expect::{Lacks, Passes, Skips};
-use super::folders::{self, NO_NAMESPACES, TPIDR2, power, signal};
+use super::folders::{self, TPIDR2, power, signal};
 use super::{Folder, NEWER, OF_6_1, Test};
 
 /// A folder of 6.1 as it is in 6.12; of programs that 6.1 does not have, or that ask for more, `more` says
@@ -20,15 +20,12 @@ pub const EVERYWHERE: [Folder; 5] = [
     newer(
         "selftests-newer-clone3",
         &folders::EVERYWHERE[0],
-        &[(("clone3", &["clone3.c"], &[]), Lacks(3, 1, NO_NAMESPACES))],
+        &[(("clone3", &["clone3.c"], &[]), Skips(1))],
     ),
     newer(
         "selftests-newer-pidfd",
         &folders::EVERYWHERE[1],
-        &[(
-            ("pidfd_setns_test", &["pidfd_setns_test.c"], &[]),
-            Lacks(7, 0, NO_NAMESPACES),
-        )],
+        &[(("pidfd_setns_test", &["pidfd_setns_test.c"], &[]), Passes)],
     ),
     newer("selftests-newer-timers", &folders::EVERYWHERE[2], &[]),
     Folder {
