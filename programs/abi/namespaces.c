@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,11 +19,14 @@
 #include <sys/ipc.h>
 #include <sys/mount.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
@@ -519,6 +524,130 @@ static void storm(void) {
     CHECK(own("uts") == number);
 }
 
+/* What rights and limits are of the machine, and what of a namespace. */
+
+/* Another user, without capabilities. */
+static void be_user(void) {
+    CHECK(setgroups(0, NULL) == 0 && setgid(1000) == 0 && setuid(1000) == 0);
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+/* The capabilities that this process has from now on: those of `keep`, if it has them. */
+static void only(uint64_t keep) {
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct sets[2];
+    CHECK(syscall(SYS_capget, &head, sets) == 0);
+    for (int n = 0; n < 2; n++) {
+        sets[n].permitted &= (uint32_t)(keep >> 32 * n);
+        sets[n].effective = sets[n].permitted;
+        sets[n].inheritable = 0;
+    }
+    CHECK(syscall(SYS_capset, &head, sets) == 0);
+}
+
+/* Another user who has these capabilities. */
+static void be_user_with(uint64_t keep) {
+    CHECK(prctl(PR_SET_KEEPCAPS, 1) == 0);
+    be_user();
+    only(keep);
+}
+
+/* Whether users may make user namespaces. */
+static int users_make_namespaces(void) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        be_user();
+        _exit(unshare(CLONE_NEWUSER) ? errno : 0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (status == 0) return 1;
+    printf("skipped: users cannot make user namespaces (%s)\n", strerror(WEXITSTATUS(status)));
+    return 0;
+}
+
+/* Whoever is root in some namespace locks no more memory than others. */
+static void locked_segments(void) {
+    struct rlimit limit = { 65536, 65536 };
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    be_user();
+    CHECK(unshare(CLONE_NEWUSER | CLONE_NEWIPC) == 0);
+    int small = shmget(IPC_PRIVATE, 4096, 0600), large = shmget(IPC_PRIVATE, 1 << 20, 0600);
+    CHECK(small >= 0 && large >= 0);
+    CHECK(shmctl(small, SHM_LOCK, NULL) == 0 && shmctl(small, SHM_UNLOCK, NULL) == 0);
+    FAILS(shmctl(large, SHM_LOCK, NULL), ENOMEM);
+    limit.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    FAILS(shmctl(small, SHM_LOCK, NULL), ENOMEM);
+}
+
+/* A setting without effect does not tell one namespace of another. */
+static void no_setting(void) {
+    char text[8] = "";
+    int outer = open("/proc/sys/kernel/auto_msgmni", O_RDWR);
+    CHECK(unshare(CLONE_NEWIPC) == 0);
+    int inner = open("/proc/sys/kernel/auto_msgmni", O_RDWR);
+    CHECK(pwrite(inner, "1", 1, 0) == 1 && pread(outer, text, 7, 0) == 2 && strcmp(text, "0\n") == 0);
+    CHECK(pread(inner, text, 7, 0) == 2 && strcmp(text, "0\n") == 0);
+    FAILS(pwrite(inner, "2", 1, 0), EINVAL);
+    CHECK(pwrite(outer, "1", 1, 0) == 1 && pread(outer, text, 7, 0) == 2 && strcmp(text, "0\n") == 0);
+}
+
+/* The number of a new file system of this kind. It is gone afterwards. */
+static unsigned instance(int queues) {
+    int fd[2];
+    unsigned number = 0;
+    CHECK(pipe(fd) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct stat st = { 0 };
+        int bad = unshare(CLONE_NEWIPC | CLONE_NEWNS);
+        if (queues) {
+            bad |= fstat(queue("/instance", O_CREAT | O_RDWR, 1), &st);
+        } else {
+            bad |= mount("none", "/tmp", "tmpfs", 0, NULL) || stat("/tmp", &st) || umount("/tmp");
+        }
+        number = minor(st.st_dev);
+        _exit(bad || write(fd[1], &number, sizeof number) != sizeof number);
+    }
+    CHECK(child_good(child) && read(fd[0], &number, sizeof number) == sizeof number);
+    close(fd[0]), close(fd[1]);
+    return number;
+}
+
+/* Device numbers of file systems are used again. */
+static void device_numbers(void) {
+    for (int queues = 0; queues < 2; queues++) {
+        unsigned first = instance(queues);
+        CHECK(first != 0 && SOON(instance(queues) <= first));
+    }
+}
+
+static void try_clones(int good) {
+    struct clone3 args = { .exit_signal = SIGCHLD };
+    for (int n = 0; n < 2; n++) {
+        args.flags = n ? CLONE_NEWUSER : 0;
+        errno = 0;
+        pid_t child = syscall(SYS_clone3, &args, sizeof args);
+        if (child == 0) _exit(0);
+        if (good) {
+            CHECK(child > 0 && child_good(child));
+        } else {
+            CHECK(child == -1 && errno == EAGAIN);
+        }
+    }
+}
+
+/* Whether a limit holds is asked of who makes a process, not of what the process will be. */
+static void process_limit(void) {
+    be_user_with(1ull << CAP_SYS_ADMIN);
+    struct rlimit limit = { 0, 0 };
+    CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+    try_clones(1);
+    only(0);
+    try_clones(0);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     in_child(files);
@@ -534,5 +663,10 @@ int main(void) {
     in_child(cgroups);
     in_child(several);
     in_child(storm);
+    int users = users_make_namespaces();
+    if (users) in_child(locked_segments);
+    in_child(no_setting);
+    in_child(device_numbers);
+    if (users) in_child(process_limit);
     return report();
 }
