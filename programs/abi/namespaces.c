@@ -5,7 +5,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <mqueue.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -13,15 +16,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/mount.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
@@ -519,6 +526,291 @@ static void storm(void) {
     CHECK(own("uts") == number);
 }
 
+/* What rights and limits are of the machine, and what of a namespace. */
+
+/* Another user, without capabilities. */
+static void be_user(void) {
+    CHECK(setgroups(0, NULL) == 0 && setgid(1000) == 0 && setuid(1000) == 0);
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+/* The capabilities that this process has from now on: those of `keep`, if it has them. */
+static void only(uint64_t keep) {
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct sets[2];
+    CHECK(syscall(SYS_capget, &head, sets) == 0);
+    for (int n = 0; n < 2; n++) {
+        sets[n].permitted &= (uint32_t)(keep >> 32 * n);
+        sets[n].effective = sets[n].permitted;
+        sets[n].inheritable = 0;
+    }
+    CHECK(syscall(SYS_capset, &head, sets) == 0);
+}
+
+/* Another user who has these capabilities. */
+static void be_user_with(uint64_t keep) {
+    CHECK(prctl(PR_SET_KEEPCAPS, 1) == 0);
+    be_user();
+    only(keep);
+}
+
+/* Whether users may make user namespaces. */
+static int users_make_namespaces(void) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        be_user();
+        _exit(unshare(CLONE_NEWUSER) ? errno : 0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (status == 0) return 1;
+    printf("skipped: users cannot make user namespaces (%s)\n", strerror(WEXITSTATUS(status)));
+    return 0;
+}
+
+/* Whoever is root in some namespace locks no more memory than others. */
+static void locked_segments(void) {
+    struct rlimit limit = { 65536, 65536 };
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    be_user();
+    CHECK(unshare(CLONE_NEWUSER | CLONE_NEWIPC) == 0);
+    int small = shmget(IPC_PRIVATE, 4096, 0600), large = shmget(IPC_PRIVATE, 1 << 20, 0600);
+    CHECK(small >= 0 && large >= 0);
+    CHECK(shmctl(small, SHM_LOCK, NULL) == 0 && shmctl(small, SHM_UNLOCK, NULL) == 0);
+    FAILS(shmctl(large, SHM_LOCK, NULL), ENOMEM);
+    limit.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    FAILS(shmctl(small, SHM_LOCK, NULL), ENOMEM);
+}
+
+/* A setting without effect does not tell one namespace of another. */
+static void no_setting(void) {
+    char text[8] = "";
+    int outer = open("/proc/sys/kernel/auto_msgmni", O_RDWR);
+    CHECK(unshare(CLONE_NEWIPC) == 0);
+    int inner = open("/proc/sys/kernel/auto_msgmni", O_RDWR);
+    CHECK(pwrite(inner, "1", 1, 0) == 1 && pread(outer, text, 7, 0) == 2 && strcmp(text, "0\n") == 0);
+    CHECK(pread(inner, text, 7, 0) == 2 && strcmp(text, "0\n") == 0);
+    FAILS(pwrite(inner, "2", 1, 0), EINVAL);
+    CHECK(pwrite(outer, "1", 1, 0) == 1 && pread(outer, text, 7, 0) == 2 && strcmp(text, "0\n") == 0);
+}
+
+/* The number of a new file system of this kind. It is gone afterwards. */
+static unsigned instance(int queues) {
+    int fd[2];
+    unsigned number = 0;
+    CHECK(pipe(fd) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct stat st = { 0 };
+        int bad = unshare(CLONE_NEWIPC | CLONE_NEWNS);
+        if (queues) {
+            bad |= fstat(queue("/instance", O_CREAT | O_RDWR, 1), &st);
+        } else {
+            bad |= mount("none", "/tmp", "tmpfs", 0, NULL) || stat("/tmp", &st) || umount("/tmp");
+        }
+        number = minor(st.st_dev);
+        _exit(bad || write(fd[1], &number, sizeof number) != sizeof number);
+    }
+    CHECK(child_good(child) && read(fd[0], &number, sizeof number) == sizeof number);
+    close(fd[0]), close(fd[1]);
+    return number;
+}
+
+/* Device numbers of file systems are used again. */
+static void device_numbers(void) {
+    for (int queues = 0; queues < 2; queues++) {
+        unsigned first = instance(queues);
+        CHECK(first != 0 && SOON(instance(queues) <= first));
+    }
+}
+
+static void try_clones(int good) {
+    struct clone3 args = { .exit_signal = SIGCHLD };
+    for (int n = 0; n < 2; n++) {
+        args.flags = n ? CLONE_NEWUSER : 0;
+        errno = 0;
+        pid_t child = syscall(SYS_clone3, &args, sizeof args);
+        if (child == 0) _exit(0);
+        if (good) {
+            CHECK(child > 0 && child_good(child));
+        } else {
+            CHECK(child == -1 && errno == EAGAIN);
+        }
+    }
+}
+
+/* Whether a limit holds is asked of who makes a process, not of what the process will be. */
+static void process_limit(void) {
+    be_user_with(1ull << CAP_SYS_ADMIN);
+    struct rlimit limit = { 0, 0 };
+    CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+    try_clones(1);
+    only(0);
+    try_clones(0);
+}
+
+static int priority(int fd, int n) { return setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &n, sizeof n); }
+
+static int force(int fd, int option) {
+    int size = 1 << 20;
+    return setsockopt(fd, SOL_SOCKET, option, &size, sizeof size);
+}
+
+/* What the administrator of a network may do to its sockets and settings. */
+static void network_rights(void) {
+    static const char backlog[] = "/proc/sys/net/core/somaxconn";
+    be_user();
+    int before = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(before >= 0 && priority(before, 6) == 0);
+    FAILS(priority(before, 7), EPERM);
+    FAILS(open(backlog, O_WRONLY), EACCES);
+    CHECK(unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && priority(fd, 7) == 0 && priority(fd, -1) == 0);
+    FAILS(priority(before, 7), EPERM);
+    FAILS(force(fd, SO_SNDBUFFORCE), EPERM);
+    FAILS(force(fd, SO_RCVBUFFORCE), EPERM);
+    char text[16] = "";
+    int setting = open(backlog, O_RDWR);
+    CHECK(setting >= 0 && pwrite(setting, "99\n", 3, 0) == 3);
+    CHECK(pread(setting, text, 15, 0) == 3 && strcmp(text, "99\n") == 0);
+    /* Root of the owner, which is not enough. */
+    int map = open("/proc/self/uid_map", O_WRONLY);
+    CHECK(write(map, "0 1000 1", 8) == 8 && getuid() == 0);
+    only(1ull << CAP_NET_RAW);
+    CHECK(priority(fd, 8) == 0);
+    FAILS(pwrite(setting, "98\n", 3, 0), EPERM);
+    FAILS(open(backlog, O_WRONLY), EACCES);
+    CHECK(read_text(backlog, text, sizeof text) && strcmp(text, "99\n") == 0);
+    only(0);
+    FAILS(priority(fd, 9), EPERM);
+}
+
+/* The same of the initial network, and a user who administers it. */
+static void administrator(void) {
+    char text[16];
+    be_user_with(1ull << CAP_NET_ADMIN);
+    CHECK(read_text("/proc/sys/net/core/somaxconn", text, sizeof text));
+    set("net/core/somaxconn", text);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(priority(fd, 7) == 0 && force(fd, SO_SNDBUFFORCE) == 0 && force(fd, SO_RCVBUFFORCE) == 0);
+}
+
+/* Segments go with who made them, wherever that is. */
+static void creators(void) {
+    int other = open_own("ipc");
+    CHECK(unshare(CLONE_NEWIPC) == 0);
+    key_t key = 0x6e74;
+    for (int late = 0; late < 2; late++) {
+        set("kernel/shm_rmid_forced", late ? "0" : "1");
+        pid_t child = fork();
+        if (child == 0) {
+            int own = open_own("ipc");
+            int bad = shmget(key, 4096, IPC_CREAT | 0600) < 0 || setns(other, CLONE_NEWIPC);
+            bad |= setns(own, CLONE_NEWIPC) || shmget(key, 0, 0) < 0 || setns(other, 0);
+            _exit(bad);
+        }
+        siginfo_t info;
+        CHECK(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);
+        if (late) {
+            CHECK(shmget(key, 0, 0) >= 0);
+            set("kernel/shm_rmid_forced", "1");
+        }
+        FAILS(shmget(key, 0, 0), ENOENT);
+        CHECK(child_good(child));
+    }
+    close(other);
+}
+
+static int stage[2][2];
+static char place_of_thread[2][256];
+static mode_t mask_of_thread;
+
+/* Tells where it is whenever it is asked. */
+static void *resident(void *unused) {
+    char c;
+    (void)unused;
+    for (int n = 0; n < 2; n++) {
+        CHECK(read(stage[0][0], &c, 1) == 1 && getcwd(place_of_thread[n], sizeof place_of_thread[n]));
+        mask_of_thread = umask(077);
+        umask(mask_of_thread);
+        CHECK(write(stage[1][1], "x", 1) == 1);
+    }
+    return NULL;
+}
+
+static void ask_resident(void) {
+    char c;
+    CHECK(write(stage[0][1], "x", 1) == 1 && read(stage[1][0], &c, 1) == 1);
+}
+
+/* A thread that shares its directories joins a mount namespace only with others, and all move. */
+static void sharing_threads(void) {
+    int ready[2], gate[2];
+    char c;
+    CHECK(pipe(ready) == 0 && pipe(gate) == 0 && pipe(stage[0]) == 0 && pipe(stage[1]) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(gate[1]);
+        _exit(unshare(CLONE_NEWNS | CLONE_NEWUTS) || write(ready[1], "x", 1) != 1
+            || read(gate[0], &c, 1) != 0);
+    }
+    CHECK(read(ready[0], &c, 1) == 1 && chdir("/tmp") == 0);
+    int pidfd = pidfd_of(child);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, resident, NULL) == 0);
+    unsigned long mounts = own("mnt"), host = own("uts");
+    FAILS(setns(pidfd, CLONE_NEWNS), EINVAL);
+    CHECK(own("mnt") == mounts);
+    ask_resident();
+    CHECK(strcmp(place_of_thread[0], "/tmp") == 0);
+    CHECK(setns(pidfd, CLONE_NEWNS | CLONE_NEWUTS) == 0 && own("mnt") != mounts && own("uts") != host);
+    umask(0123);
+    ask_resident();
+    char place[256];
+    CHECK(strcmp(place_of_thread[1], "/") == 0 && getcwd(place, sizeof place) && strcmp(place, "/") == 0);
+    CHECK(mask_of_thread == 0123);
+    pthread_join(thread, NULL);
+    close(gate[1]), close(gate[0]);
+    CHECK(child_good(child));
+}
+
+/* A namespace has one file: who locks it excludes others, however they came to it. */
+static void locked_files(void) {
+    for (int made = 0; made < 2; made++) {
+        if (made) CHECK(unshare(CLONE_NEWUTS | CLONE_NEWIPC) == 0);
+        int one = open_own("uts"), two = open_own("uts"), other = open_own("ipc");
+        CHECK(flock(one, LOCK_EX | LOCK_NB) == 0 && flock(other, LOCK_EX | LOCK_NB) == 0);
+        FAILS(flock(two, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+        int pidfd = pidfd_of(getpid()), three = ioctl(pidfd, PIDFD_UTS, 0);
+        if (three >= 0) FAILS(flock(three, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+        close(one);
+        CHECK(flock(two, LOCK_EX | LOCK_NB) == 0);
+        close(two), close(three), close(pidfd), close(other);
+        one = open_own("uts");
+        CHECK(flock(one, LOCK_EX | LOCK_NB) == 0);
+        close(one);
+    }
+}
+
+/* An open setting does not keep its namespace. */
+static void ended_settings(void) {
+    int ipc = open_own("ipc"), net = open_own("net");
+    CHECK(unshare(CLONE_NEWIPC | CLONE_NEWNET) == 0);
+    int settings[2] = { open("/proc/sys/kernel/shmmax", O_RDWR), -1 };
+    settings[1] = open("/proc/sys/net/core/somaxconn", O_RDWR);
+    char text[32];
+    for (int n = 0; n < 2; n++) CHECK(settings[n] >= 0 && pread(settings[n], text, sizeof text, 0) > 0);
+    CHECK(setns(ipc, 0) == 0 && setns(net, 0) == 0);
+    for (int n = 0; n < 2; n++) {
+        CHECK(SOON(pread(settings[n], text, sizeof text, 0) == -1 && errno == ENOENT));
+        FAILS(pwrite(settings[n], "99", 2, 0), ENOENT);
+        close(settings[n]);
+    }
+    close(ipc), close(net);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     in_child(files);
@@ -534,5 +826,16 @@ int main(void) {
     in_child(cgroups);
     in_child(several);
     in_child(storm);
+    int users = users_make_namespaces();
+    if (users) in_child(locked_segments);
+    in_child(no_setting);
+    in_child(device_numbers);
+    if (users) in_child(process_limit);
+    if (users) in_child(network_rights);
+    in_child(administrator);
+    in_child(creators);
+    in_child(sharing_threads);
+    in_child(locked_files);
+    in_child(ended_settings);
     return report();
 }

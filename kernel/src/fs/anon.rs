@@ -55,7 +55,7 @@ impl Lazy {
         if let Some(m) = self.mount.lock().as_ref() {
             return m.clone();
         }
-        let sb = SuperBlock::new(self.name, Box::new(Internal(self.magic)), true);
+        let sb = SuperBlock::only(self.name, Box::new(Internal(self.magic)));
         let new = Mount::new_internal(new_root(&sb, Box::new(NoOps), 0o555), self.flags);
         self.mount.lock().get_or_insert(new).clone()
     }
@@ -157,8 +157,8 @@ pub fn secret_place(pages: Arc<PageCache>) -> Path {
     path
 }
 
-/// A place for the file of a namespace, with its number.
-pub fn namespace_place(ops: Box<dyn InodeOps>, ino: u32, label: &[u8]) -> Path {
+/// The file of a namespace, with its number.
+pub fn namespace_file(ops: Box<dyn InodeOps>, ino: u32) -> Shared<Inode> {
     let mnt = NAMESPACES.get();
     let new = NewInode {
         kind: FileType::Regular,
@@ -168,8 +168,12 @@ pub fn namespace_place(ops: Box<dyn InodeOps>, ino: u32, label: &[u8]) -> Path {
         rdev: Dev::default(),
         target: b"",
     };
-    let inode = Inode::with_ino(&mnt.root.inode.sb, ino.into(), ops, &new);
-    place(mnt, Shared::new(inode), label)
+    Shared::new(Inode::with_ino(&mnt.root.inode.sb, ino.into(), ops, &new))
+}
+
+/// A place for such a file.
+pub fn namespace_place(inode: Shared<Inode>, label: &[u8]) -> Path {
+    place(NAMESPACES.get(), inode, label)
 }
 
 /// A place outside the tree for a file of another file system (memfds).

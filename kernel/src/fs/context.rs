@@ -154,6 +154,13 @@ impl FsContext {
         self.change(|root, cwd| (new(root), new(cwd)));
         drop(held);
     }
+    /// Root and working directory become those of `other`, for all who share them.
+    pub fn move_like(&self, other: &Self) {
+        let changes = self.changes.lock();
+        let old = self.places.replace(Some(other.held()));
+        drop(changes);
+        drop(old);
+    }
     /// The umask.
     #[inline]
     pub fn umask(&self) -> u32 {

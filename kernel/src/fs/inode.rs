@@ -67,9 +67,12 @@ impl FileType {
 pub struct Dev(u32);
 
 impl Dev {
+    /// How many minor numbers there are.
+    pub const MINORS: u32 = 1 << 20;
+
     /// From its two halves.
     pub const fn new(major: u32, minor: u32) -> Self {
-        Self(major << 20 | (minor & 0xfffff))
+        Self(major << 20 | (minor & (Self::MINORS - 1)))
     }
     /// The major number.
     pub const fn major(self) -> u32 {
@@ -77,7 +80,7 @@ impl Dev {
     }
     /// The minor number.
     pub const fn minor(self) -> u32 {
-        self.0 & 0xfffff
+        self.0 & (Self::MINORS - 1)
     }
     /// As the kernel and `/proc/<pid>/fdinfo` have it: `major << 20 | minor`.
     pub const fn raw(self) -> u32 {

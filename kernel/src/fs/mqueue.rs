@@ -41,7 +41,7 @@ pub static MQUEUE: FsType = FsType {
     needs_device: false,
     mount: |_, data| {
         no_options(data)?;
-        Ok(place().dentry)
+        Ok(place()?.dentry)
     },
 };
 
@@ -67,23 +67,27 @@ impl SuperOps for Super {
 static INITIAL: Once<Files> = Once::new();
 
 /// The directory of all queues of the running thread's IPC namespace, in the mount by which `mq_open` finds
-/// it.
-fn place() -> Path {
+/// it. The errors of [`SuperBlock::new`]. May sleep.
+fn place() -> Result<Path, Errno> {
     let own = Own::of_current();
     let Some(ns) = own.made() else {
-        return INITIAL
-            .get_or_init(|| Files::new(&own, (0, 0), true))
-            .path
-            .clone();
+        let files = INITIAL.get_or_init(|| {
+            let sb = SuperBlock::only("mqueue", Box::new(Super));
+            Files::new(&sb, &own, (0, 0))
+        });
+        return Ok(files.path.clone());
     };
-    let files = ns
-        .files
-        .get_or_init(|| Box::new(Files::new(&own, ns.maker, false)));
-    match files.downcast_ref::<Files>() {
-        Some(files) => files.path.clone(),
-        // Nobody puts anything else there.
-        None => Files::new(&own, ns.maker, false).path.clone(),
-    }
+    let files = match ns.files.get() {
+        Some(files) => files,
+        None => {
+            let sb = SuperBlock::new("mqueue", Box::new(Super), own.owner())?;
+            let new = Box::new(Files::new(&sb, &own, ns.maker));
+            // Those of a thread that was faster stay.
+            ns.files.get_or_init(|| new)
+        }
+    };
+    let files = files.downcast_ref::<Files>();
+    Ok(files.expect("nobody puts anything else there").path.clone())
 }
 
 /// Where the directory's operations find its entries.
@@ -96,15 +100,14 @@ struct Files {
 }
 
 impl Files {
-    /// `persistent`: that of the initial namespace.
-    fn new(own: &Own, (uid, gid): (u32, u32), persistent: bool) -> Self {
-        let sb = SuperBlock::owned("mqueue", Box::new(Super), persistent, own.owner());
+    /// Of namespace `own`, in the instance `sb`.
+    fn new(sb: &Arc<SuperBlock>, own: &Own, (uid, gid): (u32, u32)) -> Self {
         let entries: Entries = Arc::new(SpinLock::new(None));
         let root = Root {
             limits: own.queues(),
             entries: entries.clone(),
         };
-        let dentry = new_root(&sb, Box::new(root), 0o1777);
+        let dentry = new_root(sb, Box::new(root), 0o1777);
         dentry.inode.set_owner(uid, gid);
         *entries.lock() = Some(dentry.clone());
         let mnt = Mount::new_internal(dentry.clone(), 0);
@@ -201,10 +204,10 @@ fn check_name(dir: &Dentry, name: &[u8], creds: &Creds) -> Result<(), Errno> {
 
 /// `mq_open`. `name`: without a slash. `mode`: permissions of a new queue, without the umask. `asked`: how
 /// many messages it may have, and how long each. Errors: `EACCES`, `ENOENT`, `EEXIST`, `EINVAL`, `EROFS`,
-/// `ENAMETOOLONG`, `ENFILE`, those of [`Queue::new`]. May sleep.
+/// `ENAMETOOLONG`, `ENFILE`, those of [`Queue::new`] and [`SuperBlock::new`]. May sleep.
 pub fn open(name: &[u8], flags: u32, mode: u32, asked: Option<[isize; 2]>) -> Result<Arc<File>, Errno> {
     let creds = current().creds();
-    let Path { mnt, dentry } = &place();
+    let Path { mnt, dentry } = &place()?;
     check_name(dentry, name, &creds)?;
     let found = loop {
         match dentry.lookup(name) {
@@ -278,7 +281,7 @@ fn create(
 
 /// `mq_unlink`. Errors: `EACCES`, `ENOENT`, `EPERM`, `EROFS`, `EBUSY`, `ENAMETOOLONG`. May sleep.
 pub fn unlink(name: &[u8]) -> Result<(), Errno> {
-    let place = &place();
+    let place = &place()?;
     audit::found_hidden_parent(&place.dentry);
     place.mnt.check_writable()?;
     let creds = current().creds();

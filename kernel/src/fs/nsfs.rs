@@ -7,7 +7,7 @@ use crate::fs::inode::{Inode, InodeOps};
 use crate::fs::open;
 use crate::fs::path::Path;
 use crate::mm::user::UserPtr;
-use crate::rcu::Shared;
+use crate::rcu::{Shared, Weak};
 use crate::task::current;
 use crate::task::ns::{self, Kind, NsRef, pid, user};
 use alloc::boxed::Box;
@@ -45,14 +45,35 @@ pub fn label(ns: &NsRef) -> String {
 }
 
 /// The place of a namespace's file.
-pub fn path(ns: NsRef) -> Path {
-    let (label, inode) = (label(&ns), ns.inode());
-    anon::namespace_place(Box::new(Node(ns)), inode, label.as_bytes())
+pub fn path(ns: &NsRef) -> Path {
+    anon::namespace_place(file(ns), label(ns).as_bytes())
+}
+
+/// A namespace's file: the one that there is, if anybody has it.
+fn file(ns: &NsRef) -> Shared<Inode> {
+    fn there(place: &Option<Weak<Inode>>) -> Option<Shared<Inode>> {
+        place.as_ref().and_then(Weak::upgrade)
+    }
+    let place = ns.file();
+    if let Some(inode) = there(&place.lock()) {
+        return inode;
+    }
+    let new = anon::namespace_file(Box::new(Node(ns.clone())), ns.inode());
+    let mut place = place.lock();
+    // By another thread, meanwhile. What is not needed is dropped without the lock.
+    if let Some(inode) = there(&place) {
+        drop(place);
+        return inode;
+    }
+    let old = place.replace(Shared::downgrade(&new));
+    drop(place);
+    drop(old);
+    new
 }
 
 /// Opens a namespace's file, as ioctls do. Returns the descriptor. `EMFILE`, `ENFILE`.
 pub fn open_namespace(ns: NsRef) -> SysResult {
-    let file = open::open_found(path(ns), abi::O_RDONLY)?;
+    let file = open::open_found(path(&ns), abi::O_RDONLY)?;
     Ok(current().files().install(file, true)? as usize)
 }
 

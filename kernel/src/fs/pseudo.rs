@@ -79,6 +79,8 @@ pub type Rights = fn(u32) -> bool;
 pub type Same = Arc<dyn Fn() -> Result<Shared<Inode>, Errno> + Send + Sync>;
 /// Gives user and group that are root's.
 pub type Root = fn() -> (u32, u32);
+/// Whether the running thread may do what the second number says with a file of this mode.
+pub type Lets = fn(u32, u32) -> bool;
 /// Returns where a link leads.
 pub type Follow = Arc<dyn Fn() -> Result<Link, Errno> + Send + Sync>;
 
@@ -92,9 +94,9 @@ pub enum Node {
     File(u32, Show, Option<Store>),
     /// A file with operations of its own: mode, kind, device number, how to open it.
     Special(u32, FileType, Dev, Open),
-    /// A file with operations of its own. The first digit of the mode is for root; capabilities have no
-    /// effect.
-    Strict(u32, Root, Open),
+    /// A file with operations of its own, and whose it is. A function decides which digit of the mode is the
+    /// running thread's; other capabilities have no effect.
+    Strict(u32, Root, Lets, Open),
     /// A file with operations of its own. Who may do what the mode says is decided by a function, not by
     /// owner and capabilities.
     Decided(u32, Rights, Open),
@@ -299,7 +301,7 @@ impl InodeOps for Ops {
         let owner = match &node {
             Node::Same(find) => return find(),
             Node::Directory(mode, inner) => inner.own(*mode),
-            Node::Strict(_, root, _) => root(),
+            Node::Strict(_, root, ..) => root(),
             _ => directory.owner(),
         };
         let ino = number(dir.ino, name, directory.which(name));
@@ -350,7 +352,7 @@ impl InodeOps for Ops {
     }
     fn permission(&self, _: &Inode, mask: u32) -> Option<Result<(), Errno>> {
         let may = match &self.0 {
-            Node::Strict(mode, root, _) => digit(*mode, mask, root()),
+            Node::Strict(mode, _, lets, _) => lets(*mode, mask),
             Node::Decided(_, rights, _) => rights(mask),
             _ => return None,
         };
@@ -365,7 +367,7 @@ impl InodeOps for Ops {
     fn open(&self, _: &Shared<Inode>, flags: u32) -> Result<Option<Arc<dyn FileOps>>, Errno> {
         Ok(match &self.0 {
             Node::File(_, show, store) => Some(Arc::new(TextFile::new(show.clone(), store.clone(), self.1))),
-            Node::Special(_, _, _, open) | Node::Strict(_, _, open) | Node::Decided(_, _, open) => {
+            Node::Special(_, _, _, open) | Node::Strict(.., open) | Node::Decided(_, _, open) => {
                 Some(open(flags)?)
             }
             _ => None,
@@ -611,7 +613,7 @@ impl Only {
         directory: impl Directory + 'static,
     ) -> Shared<Dentry> {
         let make = || {
-            let sb = SuperBlock::new(name, Box::new(ops), true);
+            let sb = SuperBlock::only(name, Box::new(ops));
             root(&sb, 0o555, Arc::new(directory))
         };
         self.0.get_or_init(make).clone()

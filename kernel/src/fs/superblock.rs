@@ -3,6 +3,7 @@
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Dev, FileType};
 use crate::fs::inotify::MadeUp;
+use crate::mm::numbers::Numbers;
 use crate::rcu::Shared;
 use crate::sync::{Mutex, SpinLock};
 use crate::task::creds::cap;
@@ -118,25 +119,39 @@ pub struct SuperBlock {
     next_ino: AtomicU64,
 }
 
-static NEXT_MINOR: AtomicU32 = AtomicU32::new(1);
+/// A bit for each minor number that an only instance has: those below [`FIRST_OF_MANY`] but 0. There are
+/// fewer such kinds in the source, and who is the first to look at one of them cannot handle an error.
+static ONLY: AtomicU64 = AtomicU64::new(1);
+/// The first minor number of instances that come and go.
+const FIRST_OF_MANY: u32 = u64::BITS;
+/// The numbers of these: all that fit into a device number.
+static MINORS: Numbers = Numbers::new(FIRST_OF_MANY, (Dev::MINORS - FIRST_OF_MANY) as usize);
 
 impl SuperBlock {
-    /// A new instance with an anonymous device number of its own. It belongs to the user namespace of the
-    /// running task, unless it is the only one.
-    pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
-        let owner = if persistent { None } else { of_current() };
-        Self::owned(fs_type, ops, persistent, owner)
+    /// A new instance with an anonymous device number of its own, which is free again when nothing is left of
+    /// the instance. It belongs to `owner`. `EMFILE`: all numbers are used; `ENOMEM`. May sleep.
+    pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, owner: UserRef) -> Result<Arc<Self>, Errno> {
+        let minor = MINORS.take()?.ok_or(Errno::EMFILE)?;
+        Ok(Self::with_minor(fs_type, ops, owner, minor, false))
     }
-    /// The same, which belongs to `owner`.
-    pub fn owned(
+    /// The only instance of its kind, which stays for ever.
+    pub fn only(fs_type: &'static str, ops: Box<dyn SuperOps>) -> Arc<Self> {
+        let lowest = |used: u64| used.checked_add(1).map(|more| used | more);
+        let used = ONLY
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, lowest)
+            .expect("there are fewer kinds of file systems than numbers for them");
+        Self::with_minor(fs_type, ops, None, used.trailing_ones(), true)
+    }
+    fn with_minor(
         fs_type: &'static str,
         ops: Box<dyn SuperOps>,
-        persistent: bool,
         owner: UserRef,
+        minor: u32,
+        persistent: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             owner,
-            dev: Dev::new(0, NEXT_MINOR.fetch_add(1, Ordering::Relaxed)),
+            dev: Dev::new(0, minor),
             fs_type,
             ops,
             rename_lock: Mutex::new(()),
@@ -152,6 +167,18 @@ impl SuperBlock {
     /// A new inode number. The root has 1.
     pub fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for SuperBlock {
+    fn drop(&mut self) {
+        let minor = self.dev.minor();
+        if self.persistent {
+            // Two threads made it at the same time, and the other one's stays.
+            ONLY.fetch_and(!(1 << minor), Ordering::Relaxed);
+        } else {
+            MINORS.give_back(minor);
+        }
     }
 }
 

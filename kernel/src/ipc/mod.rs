@@ -46,5 +46,8 @@ fn tgid() -> Id {
 pub fn init() {
     ns::init();
     crate::task::adjustments::made_by(sem::new_adjustments);
-    crate::task::exit::when_creators_end(shm::creator_ends);
+    crate::task::exit::tell_of_creators(crate::task::exit::Creators {
+        end: shm::creator_ends,
+        moves: shm::creator_moves,
+    });
 }

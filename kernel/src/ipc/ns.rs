@@ -10,7 +10,7 @@ use crate::sync::Once;
 use crate::task::current;
 use crate::task::ns::{Head, Kind, Next, Ns, Room, UserRef, provide, user};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::any::Any;
 use core::ops::Deref;
 use limen_linux_abi::Errno;
@@ -95,6 +95,10 @@ impl Own {
         let task = current();
         Self(task.namespaces().and_then(|set| set.counted(Kind::Ipc)))
     }
+    /// The same, without keeping it.
+    pub fn noted(&self) -> Noted {
+        Noted(self.0.as_ref().map(Arc::downgrade))
+    }
     /// The one that was made, if it was.
     pub fn made(&self) -> Option<&Arc<IpcNs>> {
         self.0.as_ref()
@@ -131,6 +135,19 @@ impl Own {
         match &self.0 {
             Some(ns) => user::root_of(&ns.head.owner),
             None => (0, 0),
+        }
+    }
+}
+
+/// A namespace that may end meanwhile; `None`: the initial one.
+pub struct Noted(Option<Weak<IpcNs>>);
+
+impl Noted {
+    /// The namespace, if it has not ended. May be dropped only where sleeping is allowed.
+    pub fn get(&self) -> Option<Own> {
+        match &self.0 {
+            Some(ns) => Some(Own(Some(ns.upgrade()?))),
+            None => Some(Own::INITIAL),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! address space tells the segment of ([`Attached`]): so forks, splits and ends of processes are counted.
 
 mod control;
+mod left;
 
 use super::ids::Ids;
 use super::ns::{Place, own_shm};
@@ -27,6 +28,7 @@ use limen_linux_abi::native::SHMLBA_PAGES;
 use limen_linux_abi::{Errno, SysResult};
 
 pub use control::{Command, Out, control};
+pub use left::note as creator_moves;
 
 /// The segments of a namespace, and how large and how many they may be.
 pub struct Table {
@@ -360,13 +362,17 @@ pub fn detach(addr: usize) -> SysResult {
     current_space().ok_or(Errno::EINVAL)?.detach(addr)
 }
 
-/// The running thread ends, or leaves its namespace: with `kernel.shm_rmid_forced` what it made goes with it,
-/// unless it is attached.
+/// The running thread ends, or leaves its namespace for a new one: with `kernel.shm_rmid_forced` what it made
+/// goes with it, in whatever namespaces it was, unless it is attached.
 pub fn creator_ends(task: &Task) {
-    own_shm().end_unused(|segment, state| {
-        state.orphaned |= segment.creator.as_ptr() == &raw const *task;
-        state.orphaned
-    });
+    let leave = |table: &Table| {
+        table.end_unused(|segment, state| {
+            state.orphaned |= segment.creator.as_ptr() == &raw const *task;
+            state.orphaned
+        });
+    };
+    leave(&own_shm());
+    left::forget(task, leave);
 }
 
 impl Table {
@@ -393,7 +399,7 @@ impl Table {
         self.forced.store(value, Relaxed);
         if value != 0 {
             // A thread that ends marks its segments under their locks, and then looks at the setting, too.
-            self.end_unused(|segment, state| state.orphaned || segment.creator.strong_count() == 0);
+            self.end_unused(|_, state| state.orphaned);
         }
     }
 

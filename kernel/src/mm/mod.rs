@@ -25,6 +25,7 @@ pub use linear::selftest::TESTS as MAP_TESTS;
 pub use linear::selftest_cost::TESTS as MAP_COST_TESTS;
 pub use linear::selftest_faults::TESTS as MAP_FAULT_TESTS;
 pub mod mmap;
+pub mod numbers;
 pub mod oom;
 mod page;
 pub mod peek;

@@ -324,6 +324,7 @@ pub fn set_option(socket: &Arc<Socket>, level: i32, name: u32, value: usize, len
     };
     match name {
         SO_PASSCRED => socket.set(Flags::PASSCRED, number != 0),
+        // Buffers are the machine's memory, whoever owns the network.
         SO_SNDBUFFORCE | SO_RCVBUFFORCE if !capable(cap::NET_ADMIN) => return Err(Errno::EPERM),
         SO_RCVBUF => socket.set_receive_buffer(size(1, asked)),
         SO_RCVBUFFORCE => socket.set_receive_buffer(size(1, forced)),

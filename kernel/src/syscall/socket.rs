@@ -153,17 +153,22 @@ fn do_bind(fd: i32, addr: usize, len: usize) -> SysResult {
     )
 }
 
-/// Binds a socket without a name to a free abstract name of five hexadecimal digits.
+/// Binds a socket without a name to a free abstract name of five hexadecimal digits. `ENOSPC`: all names that
+/// were tried are used, one time all there are.
 fn bind_anywhere(sock: &Arc<Sock>) -> SysResult {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    while sock.name().is_none() {
-        let n = NEXT.fetch_add(1, Ordering::Relaxed) & 0xfffff;
+    const NAMES: u32 = 1 << 20;
+    for _ in 0..NAMES {
+        if sock.name().is_some() {
+            return Ok(0);
+        }
+        let n = NEXT.fetch_add(1, Ordering::Relaxed) % NAMES;
         match sock.bind(Arc::from(alloc::format!("\0{n:05x}").into_bytes()), None) {
             Err(Errno::EADDRINUSE | Errno::EINVAL) => {}
-            result => result?,
+            result => return result.map(|()| 0),
         }
     }
-    Ok(0)
+    Err(Errno::ENOSPC)
 }
 
 fn do_accept(fd: i32, addr: usize, len: usize, flags: u32) -> SysResult {

@@ -152,6 +152,7 @@ pub(super) fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32)
             }
             let n = UserPtr::<i32>::new(value).read()?;
             let capable = |cap| current().creds().capable(cap);
+            let net_capable = |cap| current().creds().capable_in(sock.net.owner(), cap);
             // Doubled as on Linux, for what the kernel needs to store the bytes.
             let buffer = |which: u32, n: i32| {
                 n.saturating_mul(2)
@@ -176,7 +177,9 @@ pub(super) fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32)
                 SO_DEBUG | SO_REUSEADDR | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE
                 | SO_NO_CHECK | SO_REUSEPORT | SO_PASSSEC => sock.keep(name, i32::from(n != 0)),
                 SO_PRIORITY
-                    if !(0..=6).contains(&n) && !capable(cap::NET_ADMIN) && !capable(cap::NET_RAW) =>
+                    if !(0..=6).contains(&n)
+                        && !net_capable(cap::NET_ADMIN)
+                        && !net_capable(cap::NET_RAW) =>
                 {
                     return Err(Errno::EPERM);
                 }
@@ -186,6 +189,7 @@ pub(super) fn set_option(fd: i32, level: i32, name: u32, value: usize, len: i32)
                     let [on, time] = UserPtr::<[u32; 2]>::new(value).read()?;
                     sock.set_linger([u32::from(on != 0), time]);
                 }
+                // Buffers are the machine's memory, whoever owns the network.
                 SO_SNDBUFFORCE | SO_RCVBUFFORCE if !capable(cap::NET_ADMIN) => return Err(Errno::EPERM),
                 SO_SNDBUFFORCE => sock.keep(SO_SNDBUF, buffer(SO_SNDBUF, n.max(0))),
                 SO_RCVBUFFORCE => sock.keep(SO_RCVBUF, buffer(SO_RCVBUF, n.max(0))),

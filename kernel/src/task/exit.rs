@@ -13,6 +13,7 @@ use crate::signal::{self, ActionFlags, IGNORE, SIGCHLD, SIGCONT, SIGHUP, SigInfo
 use crate::sync::{Once, SpinGuard};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use limen_linux_abi::Errno;
 use limen_range_tree::Spare;
 
 /// The wait status of an exit code.
@@ -65,10 +66,19 @@ pub fn when_threads_end(told: fn(&Task)) {
 }
 
 /// Who is told of threads that have made segments of shared memory, which may go with them.
-static CREATORS: Once<fn(&Task)> = Once::new();
+pub struct Creators {
+    /// Called by each such thread that ends, when it has no memory any more, or that makes itself a new IPC
+    /// namespace.
+    pub end: fn(&Task),
+    /// Called by each that will be in another IPC namespace by `setns`, where those it has made stay its own.
+    /// `ENOMEM`. May sleep.
+    pub moves: fn(&Task) -> Result<(), Errno>,
+}
 
-/// From now on `told` is called by each such thread that ends, when it has no memory any more. Boot.
-pub fn when_creators_end(told: fn(&Task)) {
+static CREATORS: Once<Creators> = Once::new();
+
+/// They are told from now on. Boot.
+pub fn tell_of_creators(told: Creators) {
     let _ = CREATORS.set(told);
 }
 
@@ -77,7 +87,16 @@ pub(super) fn leaves_segments(task: &Task) {
     if task.flags().contains(TaskFlags::MADE_SEGMENTS)
         && let Some(told) = CREATORS.get()
     {
-        told(task);
+        (told.end)(task);
+    }
+}
+
+/// The running thread will leave its IPC namespace, and stays the creator of what it has made there. `ENOMEM`.
+/// May sleep.
+pub(super) fn keeps_segments(task: &Task) -> Result<(), Errno> {
+    match CREATORS.get() {
+        Some(told) if task.flags().contains(TaskFlags::MADE_SEGMENTS) => (told.moves)(task),
+        _ => Ok(()),
     }
 }
 

@@ -256,8 +256,11 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     let creds = next
         .as_ref()
         .map_or_else(|| parent.creds(), |next| next.creds.clone());
-    let exempt =
-        creds.uid == 0 || creds.capable(creds::cap::SYS_RESOURCE) || creds.capable(creds::cap::SYS_ADMIN);
+    // The child counts as its user's; whether the limit holds for the caller is asked of the caller, who may be
+    // in another user namespace than the child.
+    let exempt = creds.uid == 0
+        || parent
+            .with_creds(|own| own.capable(creds::cap::SYS_RESOURCE) || own.capable(creds::cap::SYS_ADMIN));
     let limit = if exempt {
         INFINITY
     } else {

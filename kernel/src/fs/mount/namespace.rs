@@ -94,14 +94,14 @@ impl Drop for MountNs {
 
 /// `setns`: the thread will be in `mounts`, at its top. `EPERM`: it needs `CAP_SYS_ADMIN` in the namespace's
 /// owner and `CAP_SYS_ADMIN` and `CAP_SYS_CHROOT` in its own user namespace. `EINVAL`: it shares its
-/// directories.
+/// directories and asks for nothing else; with other namespaces all who share them move (as on Linux).
 fn join(mounts: &Mounts, next: &mut Next) -> Result<(), Errno> {
     let owner = &mounts.table().owner;
     next.may_join(owner)?;
     if !next.creds.capable_in(&next.creds.user, cap::SYS_CHROOT) {
         return Err(Errno::EPERM);
     }
-    if unshare::shares_fs(&current()) {
+    if next.flags == Kind::Mnt.flag() && unshare::shares_fs(&current()) {
         return Err(Errno::EINVAL);
     }
     let fs = next.fs.as_ref().ok_or(Errno::EINVAL)?;

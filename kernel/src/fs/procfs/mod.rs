@@ -41,7 +41,7 @@ pub static PROC: FsType = FsType {
     for_users: Some(owner),
     revealing: true,
     needs_device: false,
-    mount: |_, _| Ok(root()),
+    mount: |_, _| root(),
 };
 
 /// The type's name.
@@ -56,10 +56,10 @@ fn owner() -> UserRef {
 }
 
 /// Each mount has an instance of its own, which shows the PID namespace of the children of who mounts it.
-fn root() -> Shared<Dentry> {
+fn root() -> Result<Shared<Dentry>, Errno> {
     let ns = pid::of_children(current().namespaces());
-    let sb = SuperBlock::owned(NAME, Box::new(Super(ns.clone())), false, owner());
-    pseudo::root(&sb, 0o555, Arc::new(Root(ns)))
+    let sb = SuperBlock::new(NAME, Box::new(Super(ns.clone())), owner())?;
+    Ok(pseudo::root(&sb, 0o555, Arc::new(Root(ns))))
 }
 
 /// A process has been waited for and its directory is gone: unmounts what is mounted there. May sleep.

@@ -661,7 +661,7 @@ impl Directory for Namespaces {
         let subject = self.0.clone();
         Some(Node::Link(Arc::new(move || {
             let found = subject.look(|_| namespace(&subject, kind, children))?;
-            Ok(Link::Jump(nsfs::path(found.ok_or(Errno::ENOENT)?)))
+            Ok(Link::Jump(nsfs::path(&found.ok_or(Errno::ENOENT)?)))
         })))
     }
     fn list(&self, pos: u64, add: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {

@@ -245,7 +245,8 @@ pub fn add(dir: &Shared<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Shar
     crate::fs::names::insert_new(dir, name, inode)
 }
 
-/// Makes an instance. `fs_type` is its type's name.
+/// Makes an instance. `fs_type` is its type's name. `EINVAL`: no such options; the errors of
+/// [`SuperBlock::new`].
 pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Errno> {
     let mut options = Options::parse(data)?;
     let half = (total_pages() / 2).max(64);
@@ -278,8 +279,8 @@ pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Err
             account,
             options: SpinLock::new(options),
         }),
-        false,
-    );
+        of_current(),
+    )?;
     let root = new_root(&sb, Box::new(Node), mode);
     root.inode.set_owner(uid, gid);
     Ok(root)

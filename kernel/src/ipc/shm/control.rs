@@ -142,12 +142,13 @@ impl Segment {
     }
 
     /// Memory is never taken from a segment: locking it has only to be allowed, counted and seen. `EPERM`;
-    /// `ENOMEM`: all segments that the user has locked would be larger than what the process may lock.
+    /// `ENOMEM`: all segments that the user has locked would be larger than what the process may lock. That
+    /// limit protects the whole machine: only the capability in the initial user namespace exceeds it.
     fn lock_in_memory(&self, lock: bool) -> Result<(), Errno> {
         let creds = current().creds();
         let capable = creds.capable_in(&self.table.owner, cap::IPC_LOCK);
         let limit = limits::memlock();
-        let most = if capable {
+        let most = if creds.capable(cap::IPC_LOCK) {
             usize::MAX
         } else {
             usize::try_from(limit / PAGE_SIZE as u64).unwrap_or(usize::MAX)

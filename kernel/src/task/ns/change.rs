@@ -5,7 +5,6 @@ use crate::fs::{FsContext, nsfs};
 use crate::task::access::{self, By};
 use crate::task::creds::cap;
 use crate::task::fork::CloneFlags;
-use crate::task::unshare::shares_fs;
 use crate::task::{CurrentTask, Process, adjustments, current, exit, pidfd};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -142,13 +141,9 @@ pub fn setns(fd: i32, wanted: u64) -> SysResult {
         if wanted != 0 && flags? != kind {
             return Err(Errno::EINVAL);
         }
-        if kind == CloneFlags::NEWNS && shares_fs(&task) {
-            return Err(Errno::EINVAL);
-        }
         let mut next = for_setns(&task, kind);
         ns.join(&mut next)?;
-        next.commit(&task);
-        return Ok(0);
+        return next.commit_joined(&task);
     }
     let Ok((process, _)) = pidfd::process_and_mode(fd) else {
         return Err(Errno::EINVAL);
@@ -162,8 +157,21 @@ pub fn setns(fd: i32, wanted: u64) -> SysResult {
     for kind in Kind::ALL.into_iter().filter(|kind| flags.contains(kind.flag())) {
         theirs.reference(kind).join(&mut next)?;
     }
-    next.commit(&task);
-    Ok(0)
+    next.commit_joined(&task)
+}
+
+impl Next {
+    /// `setns`: the running thread is in them from now on. Directories that others share move with it. `ENOMEM`.
+    fn commit_joined(mut self, task: &CurrentTask) -> SysResult {
+        if self.flags.contains(CloneFlags::NEWIPC) {
+            exit::keeps_segments(task)?;
+        }
+        if let Some(fs) = self.fs.take() {
+            task.fs().move_like(&fs);
+        }
+        self.commit(task);
+        Ok(0)
+    }
 }
 
 fn for_setns(task: &CurrentTask, flags: CloneFlags) -> Next {

@@ -18,7 +18,9 @@ pub use user::UserRef;
 
 use super::Task;
 use super::fork::CloneFlags;
-use crate::sync::Once;
+use crate::fs::inode::Inode;
+use crate::rcu::Weak;
+use crate::sync::{Once, SpinLock};
 use alloc::sync::Arc;
 use core::any::Any;
 use limen_linux_abi::Errno;
@@ -102,12 +104,21 @@ impl Kind {
     }
 }
 
+/// Where a namespace's file in nsfs is found while anybody has it: the file keeps the namespace, not the other
+/// way round.
+type FilePlace = SpinLock<Option<Weak<Inode>>>;
+
+/// Those of initial namespaces.
+static INITIAL_FILES: [FilePlace; KINDS] = [const { SpinLock::new(None) }; KINDS];
+
 /// What every namespace that was made has.
 pub struct Head {
     /// Its number in nsfs.
     pub inode: u32,
     /// The user namespace that owns it.
     pub owner: UserRef,
+    /// Its file in nsfs, if anybody has it.
+    file: FilePlace,
     /// It counts as one of its maker's.
     counted: user::Counted,
 }
@@ -120,6 +131,7 @@ impl Head {
         Ok(Self {
             inode: inode::take()?,
             owner,
+            file: SpinLock::new(None),
             counted,
         })
     }
@@ -192,6 +204,13 @@ impl NsRef {
         match self {
             Self::Initial(kind) => kind.initial_inode(),
             Self::Made(ns) => ns.head().inode,
+        }
+    }
+    /// The place of its file, for nsfs.
+    pub fn file(&self) -> &SpinLock<Option<Weak<Inode>>> {
+        match self {
+            Self::Initial(kind) => &INITIAL_FILES[*kind as usize],
+            Self::Made(ns) => &ns.head().file,
         }
     }
     /// The user namespace that owns it.

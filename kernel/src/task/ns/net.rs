@@ -3,7 +3,7 @@
 
 use super::{Head, Kind, Next, Ns, Room, UserRef, user};
 use crate::task::current;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicI32;
 use limen_linux_abi::Errno;
 
@@ -46,6 +46,10 @@ impl NetRef {
         let task = current();
         Self(task.namespaces().and_then(|set| set.counted(Kind::Net)))
     }
+    /// The same, without keeping it.
+    pub fn noted(&self) -> Noted {
+        Noted(self.0.as_ref().map(Arc::downgrade))
+    }
     /// A number that no other has as long as it is there; 0: the initial one.
     #[inline]
     pub fn number(&self) -> u32 {
@@ -65,6 +69,19 @@ impl NetRef {
         match &self.0 {
             Some(ns) => user::root_of(&ns.head.owner),
             None => (0, 0),
+        }
+    }
+}
+
+/// A namespace that may end meanwhile; `None`: the initial one.
+pub struct Noted(Option<Weak<NetNs>>);
+
+impl Noted {
+    /// The namespace, if it has not ended.
+    pub fn get(&self) -> Option<NetRef> {
+        match &self.0 {
+            Some(ns) => Some(NetRef(Some(ns.upgrade()?))),
+            None => Some(NetRef::INITIAL),
         }
     }
 }

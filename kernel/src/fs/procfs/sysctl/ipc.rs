@@ -1,10 +1,10 @@
 //! `/proc/sys/kernel`: limits of System V IPC; `/proc/sys/fs/mqueue`: limits of POSIX message queues.
 
+use super::number::Hook;
 use super::{Kind, Number, Setting, Value};
 use crate::ipc::mqueue::limits as mqueue;
 use crate::ipc::ns::Own;
 use crate::ipc::shm;
-use core::sync::atomic::AtomicI32;
 
 const MAX: i64 = i32::MAX as i64;
 /// How many objects of a kind ids can tell apart (`IPCMNI`).
@@ -20,8 +20,8 @@ impl Value for shm::Table {
     }
 }
 
-/// It has had no effect since Linux 3.19.
-static AUTO_MSGMNI: AtomicI32 = AtomicI32::new(0);
+/// It has had no effect since Linux 3.19: what is written is forgotten.
+static AUTO_MSGMNI: Hook = Hook(|| 0, |_| ());
 
 /// How many messages a queue may have.
 const fn messages(value: for<'a> fn(&'a Own) -> &'a dyn Value) -> Number {

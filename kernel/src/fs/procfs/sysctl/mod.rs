@@ -19,10 +19,11 @@ mod vm;
 use super::TREE;
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::{IoDst, IoSrc};
-use crate::fs::pseudo::{Node, Root, digit, read_from};
-use crate::ipc::ns::Own;
+use crate::fs::pseudo::{Lets, Node, Root, digit, read_from};
+use crate::ipc::ns::{self, Own};
+use crate::task::creds::cap;
 use crate::task::current;
-use crate::task::ns::net::NetRef;
+use crate::task::ns::net::{self as network, NetRef};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -45,6 +46,31 @@ enum Source {
 pub struct Scope {
     ipc: Own,
     net: NetRef,
+}
+
+/// The same, which may end while the setting is open.
+struct Noted {
+    ipc: ns::Noted,
+    net: network::Noted,
+}
+
+impl Noted {
+    /// What was noted, if it is still there.
+    fn scope(&self) -> Option<Scope> {
+        Some(Scope {
+            ipc: self.ipc.get()?,
+            net: self.net.get()?,
+        })
+    }
+}
+
+impl Scope {
+    fn noted(&self) -> Noted {
+        Noted {
+            ipc: self.ipc.noted(),
+            net: self.net.noted(),
+        }
+    }
 }
 
 /// Whose settings those of a table are.
@@ -70,6 +96,20 @@ impl Of {
                 NetRef::INITIAL
             },
         }
+    }
+    /// Whether the running thread may do `want` with a setting in `scope`. In a network that is asked of the
+    /// administrator of its owner, as on Linux, who has the rights of root.
+    fn lets(self, scope: &Scope, mode: u32, want: u32) -> bool {
+        let root = match self {
+            Self::System => (0, 0),
+            Self::Ipc => scope.ipc.root(),
+            Self::Net => {
+                let creds = current().creds();
+                let admin = creds.capable_in(scope.net.owner(), cap::NET_ADMIN);
+                (if admin { creds.euid } else { 0 }, 0)
+            }
+        };
+        digit(mode, want, root)
     }
 }
 
@@ -171,30 +211,23 @@ impl Number {
 const LONGEST: usize = 4 << 20;
 
 /// An open setting.
-struct SettingFile(&'static Setting, Of, Scope);
+struct SettingFile(&'static Setting, Of, Noted);
 
 impl SettingFile {
-    /// Whether the running thread may do `want` with it.
-    fn lets(&self, want: u32) -> Result<(), Errno> {
-        let root = match self.1 {
-            Of::System => (0, 0),
-            Of::Ipc => self.2.ipc.root(),
-            Of::Net => self.2.net.root(),
-        };
-        if digit(self.0.mode, want, root) {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+    /// What it is a setting of, if the running thread may do `want` with it. `EPERM`; `ENOENT`: its namespace
+    /// has ended.
+    fn scope(&self, want: u32) -> Result<Scope, Errno> {
+        let scope = self.2.scope().ok_or(Errno::ENOENT)?;
+        let lets = self.1.lets(&scope, self.0.mode, want);
+        lets.then_some(scope).ok_or(Errno::EPERM)
     }
 }
 
 impl FileOps for SettingFile {
     fn read(&self, file: &File, dst: &mut IoDst<'_>, pos: Option<u64>) -> SysResult {
         let Setting { kind, .. } = self.0;
-        let ns = &self.2;
         read_from(file, pos, |pos| {
-            self.lets(4)?;
+            let ns = &self.scope(4)?;
             let room = dst.remaining();
             if room >= LONGEST {
                 return Err(Errno::ENOMEM);
@@ -219,8 +252,7 @@ impl FileOps for SettingFile {
             right,
             ..
         } = self.0;
-        let ns = &self.2;
-        self.lets(2)?;
+        let ns = &self.scope(2)?;
         let len = src.remaining();
         if len >= LONGEST {
             return Err(Errno::ENOMEM);
@@ -255,12 +287,17 @@ fn register(settings: &'static [Setting], of: Of) {
         Of::Ipc => || Own::of_current().root(),
         Of::Net => || NetRef::of_current().root(),
     };
+    let lets: Lets = match of {
+        Of::System => |mode, want| Of::System.lets(&Of::System.scope(), mode, want),
+        Of::Ipc => |mode, want| Of::Ipc.lets(&Of::Ipc.scope(), mode, want),
+        Of::Net => |mode, want| Of::Net.lets(&Of::Net.scope(), mode, want),
+    };
     for setting in settings {
         let open = Arc::new(move |_| {
-            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, of, of.scope()));
+            let ops: Arc<dyn FileOps> = Arc::new(SettingFile(setting, of, of.scope().noted()));
             Ok(ops)
         });
-        let node = Node::Strict(setting.mode, root, open);
+        let node = Node::Strict(setting.mode, root, lets, open);
         TREE.add(&format!("sys/{}", setting.path), node);
     }
 }
