@@ -240,7 +240,7 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     // A program that acts as another than its real user does so no longer, and none gains capabilities.
     let acts_as_other = new.euid != old.uid || new.egid != old.gid;
     let gains = acts_as_other || new.permitted & !old.permitted != 0;
-    let watched = !task.trace.may_gain();
+    let watched = !task.trace.may_trace_in(&old.user);
     // Another process could move a privileged program's directories under it, and a tracer that may not trace
     // everybody must not come to trace a program with more rights.
     if gains && (no_new_privs || watched || unshare::shares_fs(task)) {
