@@ -59,7 +59,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         true => crate::mm::space::SUID_DUMPABLE.load(Ordering::Relaxed),
         false => 1,
     });
-    if let Some(owner) = owner(&old_creds, &program, image.hidden) {
+    if let Some(owner) = owner(&old_creds, &image) {
         image.mm.set_owner(owner);
     }
     if let Some(old) = task.mm() {
@@ -115,14 +115,19 @@ fn gains(old: &Creds, new: &Creds) -> bool {
         || new.permitted & !old.permitted != 0
 }
 
-/// The user namespace in which a new program's memory can be looked at: that of the thread or, if it may not
-/// read the program, the next one around it that knows the owner of the file.
-fn owner(old: &Creds, program: &Program, hidden: bool) -> user::UserRef {
+/// The user namespace in which a new program's memory can be looked at: that of the thread or the next one
+/// around it that knows the owners of all files in that memory which the thread may not read.
+fn owner(old: &Creds, image: &Image) -> user::UserRef {
     let mut ns = &old.user;
-    let (_, uid, gid) = program.file.inode().identity();
+    let knows = |ns| {
+        image
+            .hidden_from
+            .iter()
+            .flatten()
+            .all(|&(uid, gid)| user::maps_both(ns, uid, gid))
+    };
     while let Some(inner) = ns
-        && hidden
-        && !user::maps_both(ns, uid, gid)
+        && !knows(ns)
     {
         ns = inner.parent();
     }

@@ -56,6 +56,13 @@ fn is_hidden(file: &File) -> bool {
     perm::permission(file.inode(), READ, &current().creds()).is_err()
 }
 
+/// Owner and group of the file, if it is hidden.
+#[cold]
+fn owner_if_hidden(file: &File) -> Option<(u32, u32)> {
+    let (_, uid, gid) = file.inode().identity();
+    is_hidden(file).then_some((uid, gid))
+}
+
 impl Program {
     fn head(&self) -> &[u8] {
         &self.head[..self.head_len]
