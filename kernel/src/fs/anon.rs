@@ -55,7 +55,7 @@ impl Lazy {
         if let Some(m) = self.mount.lock().as_ref() {
             return m.clone();
         }
-        let sb = SuperBlock::new(self.name, Box::new(Internal(self.magic)), true);
+        let sb = SuperBlock::new(self.name, Box::new(Internal(self.magic)));
         let new = Mount::new_internal(new_root(&sb, Box::new(NoOps), 0o555), self.flags);
         self.mount.lock().get_or_insert(new).clone()
     }

@@ -101,7 +101,7 @@ fn mount(_: &[u8], data: &str) -> Result<Shared<Dentry>, Errno> {
     options(data)?;
     Ok(ROOT
         .get_or_init(|| {
-            let sb = SuperBlock::new("devpts", Box::new(Super), true);
+            let sb = SuperBlock::new("devpts", Box::new(Super));
             crate::fs::inode::new_root(&sb, Box::new(Root), 0o755)
         })
         .clone())

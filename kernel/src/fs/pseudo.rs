@@ -611,7 +611,7 @@ impl Only {
         directory: impl Directory + 'static,
     ) -> Shared<Dentry> {
         let make = || {
-            let sb = SuperBlock::new(name, Box::new(ops), true);
+            let sb = SuperBlock::new(name, Box::new(ops));
             root(&sb, 0o555, Arc::new(directory))
         };
         self.0.get_or_init(make).clone()

@@ -121,13 +121,12 @@ pub struct SuperBlock {
 static NEXT_MINOR: AtomicU32 = AtomicU32::new(1);
 
 impl SuperBlock {
-    /// A new instance with an anonymous device number of its own. It belongs to the user namespace of the
-    /// running task, unless it is the only one.
-    pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>, persistent: bool) -> Arc<Self> {
-        let owner = if persistent { None } else { of_current() };
-        Self::owned(fs_type, ops, persistent, owner)
+    /// The only instance of a type, with an anonymous device number of its own. It is the machine's,
+    /// whoever needs it first.
+    pub fn new(fs_type: &'static str, ops: Box<dyn SuperOps>) -> Arc<Self> {
+        Self::owned(fs_type, ops, true, None)
     }
-    /// The same, which belongs to `owner`.
+    /// A new instance, which belongs to `owner`.
     pub fn owned(
         fs_type: &'static str,
         ops: Box<dyn SuperOps>,

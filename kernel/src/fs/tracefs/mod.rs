@@ -158,7 +158,7 @@ impl Options {
 fn root() -> Result<&'static Shared<Dentry>, Errno> {
     let top = tracing::top()?;
     Ok(ROOT.get_or_init(|| {
-        let sb = SuperBlock::new("tracefs", Box::new(Super), true);
+        let sb = SuperBlock::new("tracefs", Box::new(Super));
         pseudo::root(&sb, ROOT_MODE, Arc::new(instance::Files::new(top.clone())))
     }))
 }
