@@ -79,7 +79,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
     if gains {
         task.parent_death_signal.store(0, Ordering::Relaxed);
     }
-    crate::task::user::transfer(old_creds.uid, creds.uid);
+    crate::task::user::transfer(&old_creds, &creds);
     task.set_creds(Arc::new(creds));
     drop(begins);
     process

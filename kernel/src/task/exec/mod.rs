@@ -140,7 +140,7 @@ pub fn do_execveat<W: Word>(
 fn check_process_limit() -> Result<(), Errno> {
     let task = current();
     let limit = task.process.limits.soft(super::rlimit::which::NPROC);
-    if super::user::count(task.creds().uid) > limit {
+    if super::user::has_too_many(&task.creds(), limit) {
         return Err(Errno::EAGAIN);
     }
     task.clear_flags(TaskFlags::NPROC_EXCEEDED);

@@ -237,7 +237,7 @@ pub fn detach(task: &Arc<Task>, signal: i32) -> Result<(), Errno> {
 
 /// `task`, a thread that has ended, gives up its number.
 pub(in crate::task) fn ended_thread(task: &Task) -> exit::Reaped {
-    exit::Reaped::Thread(pid::forget_task(task.tid()), task.creds().uid)
+    exit::Reaped::Thread(pid::forget_task(task.tid()), task.creds())
 }
 
 /// `tracee` is not traced any more by a thread of `former`; if it has ended, nobody waits for it as a tracee
