@@ -171,7 +171,23 @@ static ACCOUNTS: IrqSpinLock<BTreeMap<u32, Weak<Account>>> = IrqSpinLock::new(BT
 
 /// The account of the running thread's user.
 pub fn account() -> Arc<Account> {
-    let uid = super::current().creds().euid;
+    account_of(super::current().creds().euid)
+}
+
+/// The account of whoever made the outermost user namespace in which the running thread is; in the initial
+/// one, of its user. For what is limited there alone.
+pub fn outer_account() -> Arc<Account> {
+    let uid = super::current().with_creds(|creds| {
+        let (mut ns, mut uid) = (&creds.user, creds.euid);
+        while let Some(made) = ns {
+            (ns, uid) = (made.parent(), made.maker().uid);
+        }
+        uid
+    });
+    account_of(uid)
+}
+
+fn account_of(uid: u32) -> Arc<Account> {
     let mut accounts = ACCOUNTS.lock();
     if let Some(known) = accounts.get(&uid).and_then(Weak::upgrade) {
         return known;
