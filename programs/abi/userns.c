@@ -1059,6 +1059,35 @@ static void makers_limits(void) {
     end();
 }
 
+/* Whoever ends is counted no more, in whichever namespace he was. */
+static void come_and_go(void) {
+    limit(RLIMIT_NPROC, 3, 3);
+    for (int n = 0; n < 60; n++) {
+        pid_t pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+        if (pid == 0) _exit(0);
+        CHECK(child_good(pid));
+        pid = fork();
+        if (pid == 0) {
+            failed = 0;
+            be_root();
+            for (int level = 0; level < 3; level++) {
+                CHECK(unshare(CLONE_NEWUSER) == 0 && put(0, "uid_map", "0 0 1") == 0);
+                CHECK(put(0, "gid_map", "0 0 1") == 0);
+            }
+            CHECK(child_good(fork() ?: (_exit(0), 0)));
+            _exit(failed);
+        }
+        CHECK(child_good(pid));
+        if (failed) break;
+    }
+    pid_t one = fork();
+    if (one == 0) pause();
+    pid_t two = fork();
+    if (two == 0) pause();
+    FAILS(fork(), EAGAIN);
+    put_down(one), put_down(two);
+}
+
 static void gains_nothing(void) {
     hidden_programs();
     set_id_traced();
@@ -1067,6 +1096,7 @@ static void gains_nothing(void) {
     as_user(given_up);
     as_user(told_by_pidfd);
     makers_limits();
+    as_user(come_and_go);
 }
 
 static void small(void) {

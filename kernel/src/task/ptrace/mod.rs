@@ -219,7 +219,7 @@ impl Trace {
     /// (`ptracer_capable`).
     pub fn may_trace_in(&self, ns: &UserRef) -> bool {
         let may = |by: &Arc<Creds>| by.capable_in(ns, cap::SYS_PTRACE);
-        !self.is_traced() || self.state.lock().by.as_ref().is_some_and(may)
+        !self.is_traced() || self.state.lock().by.as_ref().is_none_or(may)
     }
 }
 
