@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <link.h>
 #include <linux/capability.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/mount.h>
@@ -26,6 +29,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -728,6 +732,373 @@ static void limits_of_others(void) {
     CHECK(open("/proc/1/environ", O_RDONLY) < 0 && errno == EACCES);
 }
 
+/* What a tracer looks for in a program that may only be executed. */
+static const long secret = 0x5ec2e7;
+
+/* Whether the running thread, which traces `pid`, sees that by a request and in another way. */
+static void sees(pid_t pid, int all) {
+    long word = 0;
+    struct iovec here = { &word, sizeof word }, there = { (void *)&secret, sizeof word };
+    if (all) {
+        CHECK(ptrace(PTRACE_PEEKDATA, pid, &secret, 0) == secret);
+        CHECK(process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof word && word == secret);
+        return;
+    }
+    FAILS(ptrace(PTRACE_PEEKDATA, pid, &secret, 0), EIO);
+    FAILS(ptrace(PTRACE_POKEDATA, pid, &secret, 1), EIO);
+    FAILS(process_vm_readv(pid, &here, 1, &there, 1, 0), EPERM);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd < 0 || pread(fd, &word, sizeof word, (long)&secret) < 0);
+    if (fd >= 0) close(fd);
+}
+
+/* A child executes `path` and is traced: by its own wish, or by `PTRACE_SEIZE`. It is asleep then. */
+static pid_t traced(const char *path, int seize) {
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (seize) raise(SIGSTOP);
+        else ptrace(PTRACE_TRACEME, 0, 0, 0);
+        execl(path, path, "ids", NULL);
+        _exit(99);
+    }
+    if (seize) {
+        CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+        CHECK(ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXEC) == 0);
+        CHECK(waitpid(pid, &status, 0) == pid && WIFSTOPPED(status));
+        CHECK(kill(pid, SIGCONT) == 0 && ptrace(PTRACE_CONT, pid, 0, 0) == 0);
+    }
+    /* The stop of the exec comes after that of SIGCONT. */
+    for (;;) {
+        if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) return -1;
+        if (seize ? status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8) : WSTOPSIG(status) == SIGTRAP) break;
+        int passed = status >> 16 == 0 && WSTOPSIG(status) == SIGCONT ? SIGCONT : 0;
+        if (ptrace(PTRACE_CONT, pid, 0, passed)) return -1;
+    }
+    return pid;
+}
+
+static void put_down(pid_t pid) {
+    int status;
+    if (pid <= 0) return;
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, &status, 0) == pid);
+}
+
+static const char *looked_at;
+static int looked_all;
+
+static void look_inside(void) {
+    be_root();
+    CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
+    for (int seize = 0; seize < 2; seize++) {
+        pid_t pid = traced(looked_at, seize);
+        CHECK(pid > 0);
+        if (pid > 0) sees(pid, looked_all);
+        put_down(pid);
+    }
+}
+
+/* A program whose interpreter is `program`. */
+static int make_interpreted(const char *path) {
+    static struct {
+        ElfW(Ehdr) head;
+        ElfW(Phdr) parts[2];
+        char interpreter[128], rest[8192];
+    } file;
+    int from = open("/proc/self/exe", O_RDONLY);
+    if (from < 0 || read(from, &file.head, sizeof file.head) != sizeof file.head) return 0;
+    close(from);
+    file.head.e_type = ET_DYN, file.head.e_entry = 0;
+    file.head.e_phoff = sizeof file.head, file.head.e_phnum = 2;
+    file.head.e_shoff = 0, file.head.e_shnum = 0, file.head.e_shstrndx = 0;
+    strcpy(file.interpreter, program);
+    size_t at = (char *)file.interpreter - (char *)&file;
+    file.parts[0] = (ElfW(Phdr)) { .p_type = PT_INTERP, .p_flags = PF_R, .p_offset = at, .p_vaddr = at,
+        .p_paddr = at, .p_filesz = strlen(program) + 1, .p_memsz = strlen(program) + 1, .p_align = 1 };
+    file.parts[1] = (ElfW(Phdr)) { .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_filesz = sizeof file,
+        .p_memsz = sizeof file, .p_align = 65536 };
+    int to = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0755);
+    int good = to >= 0 && write(to, &file, sizeof file) == sizeof file && fchmod(to, 0755) == 0;
+    close(to);
+    return good;
+}
+
+/* Programs that root of a namespace may only execute: as himself, and as the interpreter of his own. */
+static void hidden_programs(void) {
+    static char own[128];
+    snprintf(own, sizeof own, "%s/interpreted", directory);
+    CHECK(copy_program() && chown(program, 0, 0) == 0);
+    CHECK(make_interpreted(own) && chown(own, 4000, 4001) == 0);
+    for (int hidden = 0; hidden < 2; hidden++) {
+        CHECK(chmod(program, hidden ? 0711 : 0755) == 0);
+        looked_all = !hidden;
+        looked_at = program;
+        as_user(look_inside);
+        looked_at = own;
+        as_user(look_inside);
+    }
+    CHECK(unlink(own) == 0);
+}
+
+/* Who wants to be traced gains nothing by a privileged tracer; who is traced by that one's wish does. */
+static void set_id_traced(void) {
+    struct statvfs fs;
+    CHECK(statvfs(directory, &fs) == 0);
+    if (fs.f_flag & ST_NOSUID) return;
+    CHECK(copy_program() && chown(program, 7, 7) == 0 && chmod(program, 04755) == 0);
+    for (int seize = 0; seize < 2; seize++) {
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (setgroups(0, NULL) || setresgid(40, 40, 40) || setresuid(40, 40, 40)) _exit(98);
+            if (seize) raise(SIGSTOP);
+            else ptrace(PTRACE_TRACEME, 0, 0, 0);
+            execl(program, program, "ids", NULL);
+            _exit(99);
+        }
+        if (seize) {
+            CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+            CHECK(ptrace(PTRACE_SEIZE, pid, 0, 0) == 0 && kill(pid, SIGCONT) == 0);
+        }
+        while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) ptrace(PTRACE_CONT, pid, 0, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == (seize ? 7 : 40));
+    }
+}
+
+/* Files in memory are the machine's, whoever makes the first. */
+static void memory_files_inside(void) {
+    be_root();
+    int fd = syscall(SYS_memfd_create, "x", 0);
+    CHECK(fd >= 0 && fchown(fd, 0, 0) == 0);
+    CHECK(fsetxattr(fd, "security.other", "x", 1, 0) < 0 && (errno == EPERM || errno == EOPNOTSUPP));
+}
+
+static void memory_files(void) {
+    as_user(memory_files_inside);
+    struct stat st;
+    int fd = syscall(SYS_memfd_create, "x", 0);
+    CHECK(fd >= 0 && fchown(fd, 4242, -1) == 0 && fchown(fd, -1, 4243) == 0);
+    CHECK(fstat(fd, &st) == 0 && st.st_uid == 4242 && st.st_gid == 4243);
+    close(fd);
+}
+
+/* A file of a mapped user with a group that is not. */
+static void half_known_inside(int in, int out) {
+    (void)in, (void)out;
+    CHECK(setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0);
+    CHECK(chmod(other_path, 0604) == 0 && utimensat(AT_FDCWD, other_path, NULL, 0) == 0);
+    struct timespec times[2] = { { 5, 0 }, { 5, 0 } };
+    CHECK(utimensat(AT_FDCWD, other_path, times, 0) == 0);
+    FAILS(chown(other_path, 3, -1), EPERM);
+    FAILS(open(other_path, O_WRONLY), EACCES);
+}
+
+static void half_known(void) {
+    struct stat st;
+    CHECK(chown(other_path, FIRST + 5, 4242) == 0 && chmod(other_path, 0600) == 0);
+    begin(half_known_inside);
+    give_maps();
+    end();
+    CHECK(stat(other_path, &st) == 0 && (st.st_mode & 07777) == 0604 && st.st_mtime == 5);
+}
+
+/* A setting that was opened by who may write it, and is written by who may not. */
+static void given_up(void) {
+    be_root();
+    int fd = open("/proc/sys/user/max_user_namespaces", O_RDWR);
+    CHECK(fd >= 0 && write(fd, "70", 2) == 2);
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+    CHECK(syscall(SYS_capset, &head, none) == 0);
+    FAILS(pwrite(fd, "71", 2, 0), EPERM);
+    char text[16] = "";
+    CHECK(pread(fd, text, 15, 0) > 0 && atoi(text) == 70);
+    close(fd);
+}
+
+/* Details of a signal by a pidfd mean the sender's users. */
+static void told_by_pidfd(void) {
+    sigset_t set;
+    siginfo_t info;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        failed = 0;
+        be_root();
+        int fd = syscall(SYS_pidfd_open, getppid(), 0);
+        memset(&info, 0, sizeof info);
+        info.si_signo = SIGUSR1, info.si_code = SI_QUEUE, info.si_uid = 0, info.si_pid = getpid();
+        CHECK(fd >= 0 && syscall(SYS_pidfd_send_signal, fd, SIGUSR1, &info, 0) == 0);
+        _exit(failed);
+    }
+    info = signalled();
+    CHECK(info.si_code == SI_QUEUE && info.si_uid == outer_uid && info.si_pid == pid);
+    CHECK(child_good(pid));
+}
+
+/* Who has many users in a namespace has no more with all of them than the maker's limits allow. */
+static void limit(int which, unsigned soft, unsigned hard) {
+    struct rlimit to = { soft, hard };
+    CHECK(setrlimit(which, &to) == 0);
+}
+
+static int queue_of(const char *name) {
+    struct mq_attr attr = { .mq_maxmsg = 10, .mq_msgsize = 1024 };
+    return syscall(SYS_mq_open, name, O_CREAT | O_RDWR, 0600, &attr);
+}
+
+/* How many signals can still be queued for the running process. */
+static int more_signals(int most) {
+    int sent = 0;
+    union sigval value = { 0 };
+    while (sent < most && sigqueue(getpid(), SIGRTMIN, value) == 0) sent++;
+    return sent;
+}
+
+/* inotify's: the machine's setting counts for the maker. */
+static int watchers(int most) {
+    int had = 0;
+    while (had < most && inotify_init() >= 0) had++;
+    return had;
+}
+
+static void many_users(int in, int out) {
+    (void)out;
+    CHECK(setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0);
+    limit(RLIMIT_NPROC, 100, 100);
+    limit(RLIMIT_SIGPENDING, 100, 100);
+    limit(RLIMIT_MSGQUEUE, 800000, 800000);
+    pid_t pids[8];
+    int made_here = 0, down[2], up[2];
+    CHECK(pipe(down) == 0 && pipe(up) == 0);
+    while (made_here < 8 && (pids[made_here] = fork()) >= 0) {
+        int n = made_here++;
+        if (pids[n]) {
+            hear(up[0]);
+            continue;
+        }
+        close(down[1]);
+        failed = 0;
+        CHECK(setresuid(n + 1, n + 1, n + 1) == 0);
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGRTMIN);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        /* Two of the five are the first one's. */
+        CHECK(n ? more_signals(10) == 3 : more_signals(2) == 2);
+        if (n) FAILS(fork(), EAGAIN);
+        int fd = open("/proc/sys/fs/inotify/max_user_instances", O_RDONLY), most = 0;
+        char name[32], x, text[16] = "";
+        CHECK(fd >= 0 && read(fd, text, 15) > 0 && (most = atoi(text)) > 0);
+        close(fd);
+        limit(RLIMIT_NOFILE, 1000, 1000);
+        if (most < 900) CHECK(watchers(n ? 900 : most - 5) == (n ? 5 : most - 5));
+        else printf("skipped: as many instances of inotify as descriptors\n");
+        snprintf(name, sizeof name, "userns-%d", n);
+        int error;
+        fd = queue_of(name), error = errno;
+        if (fd < 0 && error == ENOSYS) printf("skipped: no message queues\n");
+        else if (n) CHECK(fd < 0 && error == EMFILE);
+        else CHECK(fd >= 0);
+        tell(up[1]);
+        if (read(down[0], &x, 1) < 0) failed++;
+        if (fd >= 0) close(fd), syscall(SYS_mq_unlink, name);
+        _exit(failed);
+    }
+    CHECK(made_here == 2 && errno == EAGAIN);
+    close(down[1]), close(down[0]);
+    for (int n = 0; n < made_here; n++) CHECK(child_good(pids[n]));
+    /* They give back what they had. */
+    pid_t pid = fork();
+    if (pid == 0) {
+        failed = 0;
+        CHECK(setresuid(9, 9, 9) == 0);
+        signal(SIGRTMIN, SIG_DFL);
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGRTMIN);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        CHECK(more_signals(10) == 5);
+        int fd = queue_of("userns-x");
+        CHECK(fd >= 0 || errno == ENOSYS);
+        if (fd >= 0) close(fd), syscall(SYS_mq_unlink, "userns-x");
+        _exit(failed);
+    }
+    CHECK(child_good(pid));
+    hear(in);
+}
+
+static void makers_limits(void) {
+    int down[2], up[2];
+    CHECK(pipe(down) == 0 && pipe(up) == 0);
+    mapped = fork();
+    if (mapped == 0) {
+        failed = 0;
+        close(down[1]), close(up[0]);
+        CHECK(setgroups(0, NULL) == 0 && setresgid(4001, 4001, 4001) == 0);
+        CHECK(setresuid(4100, 4100, 4100) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
+        limit(RLIMIT_NPROC, 3, 100);
+        limit(RLIMIT_SIGPENDING, 5, 100);
+        limit(RLIMIT_MSGQUEUE, 20000, 800000);
+        CHECK(unshare(CLONE_NEWUSER) == 0);
+        tell(up[1]);
+        hear(down[0]);
+        many_users(down[0], up[1]);
+        _exit(failed);
+    }
+    close(down[0]), close(up[1]);
+    to_child = down[1], from_child = up[0];
+    hear(from_child);
+    CHECK(put(mapped, "uid_map", "0 100000 1000") == 0 && put(mapped, "gid_map", "0 100000 1000") == 0);
+    tell(to_child), tell(to_child);
+    end();
+}
+
+/* Whoever ends is counted no more, in whichever namespace he was. */
+static void come_and_go(void) {
+    limit(RLIMIT_NPROC, 3, 3);
+    for (int n = 0; n < 60; n++) {
+        pid_t pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+        if (pid == 0) _exit(0);
+        CHECK(child_good(pid));
+        pid = fork();
+        if (pid == 0) {
+            failed = 0;
+            be_root();
+            for (int level = 0; level < 3; level++) {
+                CHECK(unshare(CLONE_NEWUSER) == 0 && put(0, "uid_map", "0 0 1") == 0);
+                CHECK(put(0, "gid_map", "0 0 1") == 0);
+            }
+            CHECK(child_good(fork() ?: (_exit(0), 0)));
+            _exit(failed);
+        }
+        CHECK(child_good(pid));
+        if (failed) break;
+    }
+    pid_t one = fork();
+    if (one == 0) pause();
+    pid_t two = fork();
+    if (two == 0) pause();
+    FAILS(fork(), EAGAIN);
+    put_down(one), put_down(two);
+}
+
+static void gains_nothing(void) {
+    hidden_programs();
+    set_id_traced();
+    memory_files();
+    half_known();
+    as_user(given_up);
+    as_user(told_by_pidfd);
+    makers_limits();
+    as_user(come_and_go);
+}
+
 static void small(void) {
     child(fresh);
     child(texts);
@@ -771,6 +1142,7 @@ int main(int count, char **arguments) {
         attributes();
         child(chrooted);
         child(no_setfcap);
+        gains_nothing();
     }
     unlink(file_path), unlink(other_path), unlink(strange_path), unlink(program);
     CHECK(rmdir(directory) == 0);

@@ -35,7 +35,7 @@ pub fn root() -> Shared<Dentry> {
     if let Some(own) = OWN.lock().as_ref() {
         return own.root.clone();
     }
-    let new = tmpfs::new_tree("devtmpfs", "mode=0755").expect("the options are well-formed");
+    let new = tmpfs::new_kernel_tree("devtmpfs", "mode=0755").expect("the options are well-formed");
     let new = Mount::new_internal(new, 0);
     OWN.lock().get_or_insert(new).root.clone()
 }

@@ -386,7 +386,7 @@ impl FileOps for InotifyFile {
 
 /// `inotify_init1`; the caller installs the file. `EMFILE`, `ENFILE`.
 pub fn create(flags: u32) -> Result<Arc<File>, Errno> {
-    let user = user::account();
+    let user = user::outer_account();
     if !user::take_one(&user.inotify_instances, MAX_INSTANCES.load(Ordering::Relaxed)) {
         return Err(Errno::EMFILE);
     }

@@ -30,7 +30,7 @@ fn tree() -> Result<Shared<Dentry>, Errno> {
     if let Some(t) = TREE.lock().as_ref() {
         return Ok(t.clone());
     }
-    let new = tmpfs::new_tree("tmpfs", "size=0,nr_inodes=0")?;
+    let new = tmpfs::new_kernel_tree("tmpfs", "size=0,nr_inodes=0")?;
     Ok(TREE.lock().get_or_insert(new).clone())
 }
 

@@ -102,7 +102,7 @@ pub fn init() {
     rseq::init();
     entry::init();
     missing::init();
-    let root = tmpfs::new_tree("rootfs", "").expect("no options");
+    let root = tmpfs::new_kernel_tree("rootfs", "").expect("no options");
     mount::init(root.clone());
     populate(&root);
 }

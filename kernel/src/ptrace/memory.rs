@@ -2,15 +2,15 @@
 
 use crate::mm::AddressSpace;
 use crate::mm::user::UserPtr;
-use crate::task::Task;
+use crate::task::{Task, access};
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, SysResult};
 
 /// The memory, if the tracer may use it. `EIO`: it may not, or there is none.
 fn space(task: &Arc<Task>) -> Result<Arc<AddressSpace>, Errno> {
     let mm = task.mm().ok_or(Errno::EIO)?;
-    // A program that gained rights although it is traced has a tracer that may trace anybody.
-    if mm.dumpable() || task.trace.may_gain() {
+    // What not even its user may read is for tracers that may trace anybody where it was executed.
+    if mm.dumpable() || task.trace.may_trace_in(&access::owner(&mm)) {
         Ok(mm)
     } else {
         Err(Errno::EIO)

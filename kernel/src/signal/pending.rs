@@ -2,7 +2,7 @@
 
 use super::info::code;
 use super::{SIGRTMIN, SigInfo, SigSet};
-use crate::task::user::QueuedSignals;
+use crate::task::user::Counts;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ pub struct Pending {
     /// How many of them have a place that their timer reserved.
     own: usize,
     /// The account on which the others are counted.
-    account: Option<Arc<QueuedSignals>>,
+    account: Option<Arc<Counts>>,
 }
 
 impl Drop for Pending {
@@ -39,7 +39,7 @@ pub enum Queued {
 
 impl Pending {
     /// Nothing pending. What will be queued is counted on `account`.
-    pub const fn counting(account: Option<Arc<QueuedSignals>>) -> Self {
+    pub const fn counting(account: Option<Arc<Counts>>) -> Self {
         Self {
             set: SigSet::EMPTY,
             queue: Vec::new(),
@@ -50,16 +50,16 @@ impl Pending {
     /// Counts what is queued on `account` from now on. Returns the former account, which must be dropped
     /// without locks held.
     #[must_use]
-    pub fn charge_to(&mut self, account: Option<Arc<QueuedSignals>>) -> Option<Arc<QueuedSignals>> {
+    pub fn charge_to(&mut self, account: Option<Arc<Counts>>) -> Option<Arc<Counts>> {
         let charged = self.queue.len() - self.own;
         if let Some(account) = &account {
-            account.move_in(charged);
+            account.move_signals_in(charged);
         }
         self.uncharge(charged);
         core::mem::replace(&mut self.account, account)
     }
     /// The account on which the queued signals are counted.
-    pub fn account(&self) -> Option<Arc<QueuedSignals>> {
+    pub fn account(&self) -> Option<Arc<Counts>> {
         self.account.clone()
     }
     #[inline(always)]
@@ -67,18 +67,15 @@ impl Pending {
         if n != 0
             && let Some(account) = &self.account
         {
-            account.remove(n);
+            account.remove_signals(n);
         }
     }
     /// Counts one more signal, unless that would be more than `limit`. `true`: it was counted.
     #[inline(always)]
     fn charge(&self, limit: u64) -> bool {
-        let Some(account) = &self.account else { return true };
-        if account.add() as u64 <= limit {
-            return true;
-        }
-        account.remove(1);
-        false
+        self.account
+            .as_ref()
+            .is_none_or(|account| account.add_signal(limit))
     }
     /// Which signals are pending.
     #[inline]
@@ -140,7 +137,7 @@ impl Pending {
             info.forget_timer();
             self.own -= 1;
             if let Some(account) = &self.account {
-                account.move_in(1);
+                account.move_signals_in(1);
             }
         }
     }

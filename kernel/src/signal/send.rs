@@ -12,8 +12,8 @@ use super::{
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
 use crate::task::ns::user;
-use crate::task::user::QueuedSignals;
-use crate::task::{Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
+use crate::task::user::Counts;
+use crate::task::{Creds, Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use limen_entry::ThreadFlags;
@@ -144,9 +144,10 @@ pub fn send_to_pgrp(pgrp: i32, sig: u32, info: SigInfo) -> Result<(), Errno> {
     result
 }
 
-/// The running thread changes its user: signals queued for it and its process are counted on the new one.
-pub fn charge_to_user(task: &Task, uid: u32) {
-    let account = QueuedSignals::of(uid);
+/// `task`, the running thread or one that has not started, gets the credentials `creds`: signals queued for
+/// it and its process are counted for their user.
+pub fn charge_to_user(task: &Task, creds: &Creds) {
+    let account = Counts::of(creds);
     let mut shared = task.process.signals.lock();
     let for_all = shared.pending.charge_to(Some(account.clone()));
     let own = task.signals.lock_under(&shared).pending.charge_to(Some(account));

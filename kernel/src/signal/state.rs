@@ -4,7 +4,7 @@ use super::{NSIG, Pending, SigSet};
 use crate::sched::WaitQueue;
 use crate::sync::IrqSpinLock;
 use crate::task::coredump::Dump;
-use crate::task::user::QueuedSignals;
+use crate::task::user::Counts;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -187,7 +187,7 @@ pub struct TaskSignals {
 impl TaskSignals {
     /// Nothing is blocked or pending. What will be queued is counted on `account`.
     #[inline]
-    pub fn new(account: Option<Arc<QueuedSignals>>) -> Self {
+    pub fn new(account: Option<Arc<Counts>>) -> Self {
         Self {
             blocked: SigSet::EMPTY,
             saved: None,
@@ -249,7 +249,7 @@ impl ProcessSignals {
         Self::with(Actions::new().expect("memory for the first process"), None)
     }
     /// With the given actions. What is queued is counted on `account`.
-    pub fn with(actions: Arc<Actions>, account: Option<Arc<QueuedSignals>>) -> Self {
+    pub fn with(actions: Arc<Actions>, account: Option<Arc<Counts>>) -> Self {
         Self {
             actions,
             pending: Pending::counting(account),

@@ -35,15 +35,15 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
     if old.uid != new.uid {
         // The change itself does not fail, as programs do not expect that: a later exec does.
         let limit = task.process.limits.soft(rlimit::which::NPROC);
-        if new.uid != 0 && accounts::count(new.uid) > limit {
+        if new.uid != 0 && accounts::has_too_many(&new, limit) {
             task.set_flags(TaskFlags::NPROC_EXCEEDED);
         } else {
             task.clear_flags(TaskFlags::NPROC_EXCEEDED);
         }
     }
-    accounts::transfer(old.uid, new.uid);
+    accounts::transfer(old, &new);
     if old.uid != new.uid {
-        crate::signal::charge_to_user(&task, new.uid);
+        crate::signal::charge_to_user(&task, &new);
     }
     task.set_creds(Arc::new(new));
     Ok(0)

@@ -224,7 +224,8 @@ pub(super) fn send_by_pidfd(
     let info = match info {
         0 => None,
         at => {
-            let info = read(at, sig as u32)?;
+            let mut info = read(at, sig as u32)?;
+            info.mean_ids();
             let mut stated = [0; 4];
             read_bytes(&mut stated, at)?;
             if i32::from_ne_bytes(stated) != sig {

@@ -1,6 +1,7 @@
 //! The end of threads and processes.
 
 use super::access::may_signal;
+use super::creds::Creds;
 use super::process::{ChildNode, Number, TREE, keep_faults};
 use super::session::{ProcessGroup, Session};
 use super::{
@@ -135,7 +136,7 @@ pub fn exit_thread(status: i32) -> ! {
     // A thread that its tracer has to wait for is counted until then.
     let waited_for = task.trace.is_traced() && task.tid() != task.process.tgid;
     if !waited_for {
-        user::uncharge(task.creds().uid);
+        ends_for_user(&task.creds());
     }
     if let Some(told) = TOLD.get() {
         told(&task);
@@ -145,7 +146,7 @@ pub fn exit_thread(status: i32) -> ! {
     }
     let kept = leave_process(&task, status);
     if waited_for && !kept {
-        user::uncharge(task.creds().uid);
+        ends_for_user(&task.creds());
     }
     task.info.work.clear(limen_entry::ThreadFlags::SIGPENDING);
     sched::end_thread()
@@ -306,12 +307,17 @@ fn end_process(process: &Arc<Process>, gone: &mut Gone) {
     process.exit_wait.wake_all();
 }
 
+/// A thread with these credentials is not counted any more.
+fn ends_for_user(creds: &Creds) {
+    user::uncharge(&creds.user, creds.uid);
+}
+
 /// Something for which nobody waits any more; dropped with [`finish`].
 pub(super) enum Reaped {
     /// A process, with its node in its parent's tree.
     Process(ChildNode),
-    /// A thread, with its number, that is counted for this user.
-    Thread(Former<Task>, u32),
+    /// A thread, with its number, that is counted for the user of these credentials.
+    Thread(Former<Task>, Arc<Creds>),
 }
 
 /// Drops it, with no lock held.
@@ -321,8 +327,8 @@ pub(super) fn finish(gone: Option<Reaped>) {
             drop(node);
             crate::fs::procfs::process_gone();
         }
-        Some(Reaped::Thread(number, uid)) => {
-            user::uncharge(uid);
+        Some(Reaped::Thread(number, creds)) => {
+            ends_for_user(&creds);
             drop(number);
         }
         None => {}

@@ -1,5 +1,6 @@
 //! Making threads and processes: fork, vfork, clone, clone3.
 
+use super::ns::UserRef;
 use super::ns::pid::Numbers;
 use super::process::TREE;
 use super::rlimit::{INFINITY, which};
@@ -209,7 +210,8 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
 struct Undo<'a> {
     /// The thread that keeps signals for the new process.
     keeper: Option<&'a Task>,
-    uid: Option<u32>,
+    /// Whose thread it is counted as.
+    user: Option<(UserRef, u32)>,
     tid: Option<i32>,
 }
 
@@ -218,8 +220,8 @@ impl Drop for Undo<'_> {
         if let Some(keeper) = self.keeper.take() {
             signal::forget_sent_to_many(keeper);
         }
-        if let Some(uid) = self.uid.take() {
-            user::uncharge(uid);
+        if let Some((ns, uid)) = self.user.take() {
+            user::uncharge(&ns, uid);
         }
         if let Some(tid) = self.tid.take() {
             pid::release(tid);
@@ -239,7 +241,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     // was sent to several processes, also to the child.
     let mut undo = Undo {
         keeper: None,
-        uid: None,
+        user: None,
         tid: None,
     };
     if !flags.contains(F::THREAD) {
@@ -266,8 +268,8 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     } else {
         parent.process.limits.soft(which::NPROC)
     };
-    user::charge(creds.uid, limit)?;
-    undo.uid = Some(creds.uid);
+    user::charge(&creds, limit)?;
+    undo.user = Some((creds.user.clone(), creds.uid));
     if parent.flags().contains(TaskFlags::NPROC_EXCEEDED) {
         parent.clear_flags(TaskFlags::NPROC_EXCEEDED);
     }
@@ -342,6 +344,9 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         signals,
         exit_signal: 0,
     });
+    if flags.contains(F::NEWUSER) {
+        signal::charge_to_user(&task, &task.creds());
+    }
     if flags.contains(F::CHILD_SETTID) {
         task.set_child_tid.store(args.child_tid, Ordering::Relaxed);
     }
@@ -374,6 +379,7 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         ptrace::room_for_child(&parent)?;
     }
     publish(&parent, &task, flags)?;
+    drop(undo.user.take());
     core::mem::forget(undo);
     super::adjustments::inherit(&parent, &task, flags.contains(F::SYSVSEM));
     if traced {

@@ -28,7 +28,7 @@ pub(super) fn process(
     let group = ProcessGroup::new(Id::NONE, session);
     let mut signals = signals;
     let mut own = TaskSignals::new(None);
-    let account = Some(user::QueuedSignals::of(0));
+    let account = Some(user::Counts::of(&root_creds()));
     // Until now the process is counted on no user's account.
     let _ = (
         signals.pending.charge_to(account.clone()),
@@ -62,7 +62,7 @@ pub(super) fn process(
     pid::register(&task, true);
     super::patch::inherit(&task);
     // Root has no limit.
-    let _ = user::charge(0, rlimit::INFINITY);
+    let _ = user::charge(&root_creds(), rlimit::INFINITY);
     *task.kernel_function.lock() = Some(function);
     Ok(task)
 }

@@ -1,13 +1,34 @@
 //! Accounts of users: how many threads have a real user id (`RLIMIT_NPROC`), how many signals are queued for
 //! them, and how much a user has of limited resources.
+//!
+//! What the limits of a process limit counts for its user in its user namespace, for whoever made that
+//! namespace, for whoever made the one around it, and so on: who has many ids in a namespace has no more with
+//! all of them than the limits allow that held for the maker. Users of the initial namespace count once.
 
+use super::creds::Creds;
+use super::ns::user::{UserRef, is_same};
+use super::rlimit::{INFINITY, which};
+use crate::mm::PAGE_SIZE;
 use crate::sync::{IrqSpinLock, SpinLock};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
-static THREADS: SpinLock<BTreeMap<u32, u64>> = SpinLock::new(BTreeMap::new());
+/// A user of a user namespace: the namespace's number, 0 for the initial one, and the kernel's id.
+type Key = (u64, u32);
+
+/// How many threads there are of each user that has some. In a user namespace below the initial one they also
+/// count for the user who made it, and so on upwards.
+struct Threads {
+    initial: BTreeMap<u32, u64>,
+    below: BTreeMap<Key, u64>,
+}
+
+static THREADS: SpinLock<Threads> = SpinLock::new(Threads {
+    initial: BTreeMap::new(),
+    below: BTreeMap::new(),
+});
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 
 /// How many user threads exist.
@@ -15,49 +36,118 @@ pub fn total() -> u64 {
     TOTAL.load(Ordering::Relaxed)
 }
 
-/// Counts a new thread of `uid`. `EAGAIN`: it would be one more than `limit` or the machine's own limit
-/// allows.
-pub fn charge(uid: u32, limit: u64) -> Result<(), Errno> {
+/// The places where the user `uid` of `ns` counts, each with what may be counted there: `most` for the user,
+/// for those who made the namespaces what limited them then.
+fn levels(ns: &UserRef, uid: u32, most: u64) -> impl Iterator<Item = (Key, u64)> {
+    let mut next = Some((ns, uid, most));
+    core::iter::from_fn(move || {
+        let (ns, uid, most) = next?;
+        next = ns.as_ref().map(|made| {
+            let maker = made.maker();
+            let limit = if most == INFINITY {
+                most
+            } else {
+                maker.most.threads
+            };
+            (made.parent(), maker.uid, limit)
+        });
+        Some(((ns.as_ref().map_or(0, |made| made.maker().number), uid), most))
+    })
+}
+
+impl Threads {
+    fn count(&self, key: Key) -> u64 {
+        let count = match key {
+            (0, uid) => self.initial.get(&uid),
+            key => self.below.get(&key),
+        };
+        count.copied().unwrap_or(0)
+    }
+    fn add(&mut self, key: Key) {
+        *match key {
+            (0, uid) => self.initial.entry(uid).or_insert(0),
+            key => self.below.entry(key).or_insert(0),
+        } += 1;
+    }
+    fn forget(&mut self, key: Key) {
+        match key {
+            (0, uid) => forget_one(&mut self.initial, uid),
+            key => forget_one(&mut self.below, key),
+        }
+    }
+    /// Counts one more, for whoever made the namespace, too. `false`: one of them has as many as allowed.
+    #[cold]
+    #[inline(never)]
+    fn add_below(&mut self, ns: &UserRef, uid: u32, most: u64) -> bool {
+        let fits = levels(ns, uid, most).all(|(key, most)| self.count(key) < most);
+        if fits {
+            levels(ns, uid, most).for_each(|(key, _)| self.add(key));
+        }
+        fits
+    }
+    #[cold]
+    #[inline(never)]
+    fn forget_below(&mut self, ns: &UserRef, uid: u32) {
+        levels(ns, uid, INFINITY).for_each(|(key, _)| self.forget(key));
+    }
+}
+
+/// Counts a new thread of who has `creds`. `EAGAIN`: it would be one more than `limit`, the limit of who made
+/// its user namespace or the machine's own allows. [`INFINITY`]: whatever anybody's limits are.
+pub fn charge(creds: &Creds, limit: u64) -> Result<(), Errno> {
     if TOTAL.fetch_add(1, Ordering::Relaxed) >= super::fork::max_threads() {
         TOTAL.fetch_sub(1, Ordering::Relaxed);
         return Err(Errno::EAGAIN);
     }
     let mut threads = THREADS.lock();
-    let count = threads.entry(uid).or_insert(0);
-    if *count >= limit {
-        drop(threads);
-        TOTAL.fetch_sub(1, Ordering::Relaxed);
-        return Err(Errno::EAGAIN);
+    let fits = if creds.user.is_none() {
+        let count = threads.initial.entry(creds.uid).or_insert(0);
+        let fits = *count < limit;
+        *count += u64::from(fits);
+        fits
+    } else {
+        threads.add_below(&creds.user, creds.uid, limit)
+    };
+    drop(threads);
+    if fits {
+        return Ok(());
     }
-    *count += 1;
-    Ok(())
-}
-
-/// A thread of `uid` has ended.
-pub fn uncharge(uid: u32) {
     TOTAL.fetch_sub(1, Ordering::Relaxed);
-    forget_one(&mut THREADS.lock(), uid);
+    Err(Errno::EAGAIN)
 }
 
-/// A thread changes its real user id.
-pub fn transfer(from: u32, to: u32) {
-    if from != to {
-        let mut threads = THREADS.lock();
-        forget_one(&mut threads, from);
-        *threads.entry(to).or_insert(0) += 1;
+/// A thread of user `uid` of `ns` has ended.
+pub fn uncharge(ns: &UserRef, uid: u32) {
+    TOTAL.fetch_sub(1, Ordering::Relaxed);
+    let mut threads = THREADS.lock();
+    if ns.is_none() {
+        forget_one(&mut threads.initial, uid);
+    } else {
+        threads.forget_below(ns, uid);
     }
 }
 
-/// How many threads have the real user id `uid`.
-pub fn count(uid: u32) -> u64 {
-    THREADS.lock().get(&uid).copied().unwrap_or(0)
+/// A thread changes its credentials, which may mean another real user or another user namespace.
+pub fn transfer(from: &Creds, to: &Creds) {
+    if from.uid != to.uid || !is_same(&from.user, &to.user) {
+        let mut threads = THREADS.lock();
+        levels(&from.user, from.uid, INFINITY).for_each(|(key, _)| threads.forget(key));
+        levels(&to.user, to.uid, INFINITY).for_each(|(key, _)| threads.add(key));
+    }
 }
 
-fn forget_one(threads: &mut BTreeMap<u32, u64>, uid: u32) {
-    if let Some(count) = threads.get_mut(&uid) {
+/// Whether the real user of `creds` has more than `limit` threads, or whoever made its user namespace more
+/// than was allowed.
+pub fn has_too_many(creds: &Creds, limit: u64) -> bool {
+    let threads = THREADS.lock();
+    levels(&creds.user, creds.uid, limit).any(|(key, most)| threads.count(key) > most)
+}
+
+fn forget_one<K: Ord>(threads: &mut BTreeMap<K, u64>, key: K) {
+    if let Some(count) = threads.get_mut(&key) {
         *count = count.saturating_sub(1);
         if *count == 0 {
-            threads.remove(&uid);
+            threads.remove(&key);
         }
     }
 }
@@ -74,10 +164,6 @@ pub struct Account {
     pub inotify_watches: AtomicUsize,
     /// Files that the user's epoll instances watch.
     pub epoll_watches: AtomicUsize,
-    /// Pages of segments of shared memory that the user has locked; counted for the real user id.
-    locked_pages: AtomicUsize,
-    /// Bytes that the user's POSIX message queues may take; counted for the real user id.
-    queue_bytes: AtomicUsize,
 }
 
 /// An interrupt-safe lock: a notification in an interrupt may drop the last reference to an account.
@@ -86,6 +172,19 @@ static ACCOUNTS: IrqSpinLock<BTreeMap<u32, Weak<Account>>> = IrqSpinLock::new(BT
 /// The account of the running thread's user.
 pub fn account() -> Arc<Account> {
     account_of(super::current().creds().euid)
+}
+
+/// The account of whoever made the outermost user namespace in which the running thread is; in the initial
+/// one, of its user. For what is limited there alone.
+pub fn outer_account() -> Arc<Account> {
+    let uid = super::current().with_creds(|creds| {
+        let (mut ns, mut uid) = (&creds.user, creds.euid);
+        while let Some(made) = ns {
+            (ns, uid) = (made.parent(), made.maker().uid);
+        }
+        uid
+    });
+    account_of(uid)
 }
 
 fn account_of(uid: u32) -> Arc<Account> {
@@ -129,27 +228,217 @@ pub fn take_one(count: &AtomicUsize, most: usize) -> bool {
         .is_ok()
 }
 
+/// What is counted for a real user, and for whoever made the user namespaces in which the user is.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// Signals that are queued for the user's processes (`RLIMIT_SIGPENDING`).
+    Signals,
+    /// Bytes that the user's POSIX message queues may take (`RLIMIT_MSGQUEUE`).
+    QueueBytes,
+    /// Pages of segments of shared memory that the user has locked (`RLIMIT_MEMLOCK`).
+    LockedPages,
+}
+
+/// The soft limits of whoever made a user namespace, when it was made.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    threads: u64,
+    of: [u64; 3],
+}
+
+/// Who made a user namespace, and what all its users may have together.
+pub struct Maker {
+    /// The namespace's number here, which no other ever has.
+    number: u64,
+    /// The kernel's id, in the namespace's parent.
+    pub uid: u32,
+    counts: Arc<Counts>,
+    most: Most,
+}
+
+impl Maker {
+    /// The running thread, which has `creds`, makes a namespace.
+    pub fn new(creds: &Creds) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let soft = |which| super::rlimit(which);
+        // Who has no limit of processes makes none.
+        let free = creds.uid == 0 && creds.user.is_none();
+        Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            uid: creds.euid,
+            counts: Counts::at(&creds.user, creds.euid),
+            most: Most {
+                threads: if free { INFINITY } else { soft(which::NPROC) },
+                of: [
+                    soft(which::SIGPENDING),
+                    soft(which::MSGQUEUE),
+                    soft(which::MEMLOCK) / PAGE_SIZE as u64,
+                ],
+            },
+        }
+    }
+}
+
+/// What a real user has of what is limited. Each queue of signals holds a reference to this.
+#[derive(Debug)]
+pub struct Counts {
+    key: Key,
+    counts: [AtomicUsize; 3],
+    /// Where it counts, too: for whoever made the user namespace; and how much there may be.
+    above: Option<(Arc<Counts>, Most)>,
+}
+
+static COUNTS: IrqSpinLock<BTreeMap<Key, Weak<Counts>>> = IrqSpinLock::new(BTreeMap::new());
+
+impl Counts {
+    /// Those of the real user of `creds`.
+    pub fn of(creds: &Creds) -> Arc<Self> {
+        Self::at(&creds.user, creds.uid)
+    }
+    fn at(ns: &UserRef, uid: u32) -> Arc<Self> {
+        let maker = ns.as_ref().map(|made| made.maker());
+        let key = (maker.map_or(0, |maker| maker.number), uid);
+        let new = Arc::new(Self {
+            key,
+            counts: [const { AtomicUsize::new(0) }; 3],
+            above: maker.map(|maker| (maker.counts.clone(), maker.most)),
+        });
+        let mut all = COUNTS.lock();
+        if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
+            // The new ones are dropped without the lock.
+            drop(all);
+            return known;
+        }
+        all.insert(key, Arc::downgrade(&new));
+        new
+    }
+    #[inline(always)]
+    fn here(&self, of: Of) -> &AtomicUsize {
+        &self.counts[of as usize]
+    }
+    /// Counts `n` more, here and above. `false`: somewhere that would be more than `limit`, above than what
+    /// the maker may have. [`INFINITY`]: whatever anybody's limits are.
+    fn take(&self, of: Of, n: usize, limit: u64) -> bool {
+        let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= limit;
+        let more = |had: usize| had.checked_add(n).filter(|&n| fits(n));
+        let here = self.here(of);
+        if here
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_err()
+        {
+            return false;
+        }
+        let taken = self.above.is_none() || self.take_above(of, n, limit);
+        if !taken {
+            here.fetch_sub(n, Ordering::Relaxed);
+        }
+        taken
+    }
+    #[cold]
+    #[inline(never)]
+    fn take_above(&self, of: Of, n: usize, limit: u64) -> bool {
+        let mut at = &self.above;
+        while let Some((above, most)) = at {
+            let most = if limit == INFINITY {
+                limit
+            } else {
+                most.of[of as usize]
+            };
+            let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= most;
+            let more = |had: usize| had.checked_add(n).filter(|&n| fits(n));
+            let here = above.here(of);
+            if here
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+                .is_err()
+            {
+                self.above_up_to(Some(above), |counts| {
+                    counts.here(of).fetch_sub(n, Ordering::Relaxed);
+                });
+                return false;
+            }
+            at = &above.above;
+        }
+        true
+    }
+    /// Those above, but neither `end` nor what is above that.
+    #[cold]
+    fn above_up_to(&self, end: Option<&Arc<Self>>, mut each: impl FnMut(&Self)) {
+        let mut at = &self.above;
+        while let Some((above, _)) = at
+            && !end.is_some_and(|end| Arc::ptr_eq(end, above))
+        {
+            each(above);
+            at = &above.above;
+        }
+    }
+    #[inline(always)]
+    fn give_back(&self, of: Of, n: usize) {
+        self.here(of).fetch_sub(n, Ordering::Relaxed);
+        if self.above.is_some() {
+            self.above_up_to(None, |counts| {
+                counts.here(of).fetch_sub(n, Ordering::Relaxed);
+            });
+        }
+    }
+    /// Counts one more queued signal, unless that would be more than `limit` or than what a maker of a user
+    /// namespace may have. [`INFINITY`]: whatever anybody's limits are. Returns whether it was counted.
+    #[inline(always)]
+    pub fn add_signal(&self, limit: u64) -> bool {
+        let here = self.here(Of::Signals);
+        if (here.fetch_add(1, Ordering::Relaxed) as u64) < limit
+            && (self.above.is_none() || self.take_above(Of::Signals, 1, limit))
+        {
+            return true;
+        }
+        here.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+    /// Counts `n` queued signals fewer.
+    #[inline(always)]
+    pub fn remove_signals(&self, n: usize) {
+        self.give_back(Of::Signals, n);
+    }
+    /// Counts `n` queued signals more, whatever the limit.
+    pub fn move_signals_in(&self, n: usize) {
+        self.take(Of::Signals, n, INFINITY);
+    }
+    /// How many signals are queued.
+    pub fn signals(&self) -> usize {
+        self.here(Of::Signals).load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        let mut all = COUNTS.lock();
+        // There may be new ones of the same user already.
+        if all.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
+            all.remove(&self.key);
+        }
+    }
+}
+
 /// Pages that a user has locked in memory with one segment. Dropping it gives them back.
 pub struct LockedPages {
-    of: Arc<Account>,
+    of: Arc<Counts>,
     count: usize,
 }
 
 impl LockedPages {
-    /// None yet, of the user `uid`.
-    pub fn nothing_of(uid: u32) -> Self {
+    /// None yet, of the real user of `creds`.
+    pub fn nothing_of(creds: &Creds) -> Self {
         Self {
-            of: account_of(uid),
+            of: Counts::of(creds),
             count: 0,
         }
     }
-    /// Locks `count` pages. `ENOMEM`: the user would have more than `most`.
+    /// Locks `count` pages. `ENOMEM`: the user would have more than `most`, or whoever made the user
+    /// namespace more than allowed. `usize::MAX`: whatever anybody's limits are.
     pub fn take(&mut self, count: usize, most: usize) -> Result<(), Errno> {
-        let more = |n: usize| n.checked_add(count).filter(|&n| n <= most);
-        self.of
-            .locked_pages
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| Errno::ENOMEM)?;
+        let limit = if most == usize::MAX { INFINITY } else { most as u64 };
+        if !self.of.take(Of::LockedPages, count, limit) {
+            return Err(Errno::ENOMEM);
+        }
         self.count += count;
         Ok(())
     }
@@ -157,86 +446,30 @@ impl LockedPages {
 
 impl Drop for LockedPages {
     fn drop(&mut self) {
-        self.of.locked_pages.fetch_sub(self.count, Ordering::Relaxed);
+        self.of.give_back(Of::LockedPages, self.count);
     }
 }
 
-/// Bytes that one of a user's POSIX message queues may take (`RLIMIT_MSGQUEUE`). Dropping it gives them back.
+/// Bytes that one of a user's POSIX message queues may take. Dropping it gives them back.
 pub struct QueueBytes {
-    of: Arc<Account>,
+    of: Arc<Counts>,
     count: usize,
 }
 
 impl QueueBytes {
-    /// Counts `count` bytes for the user `uid`. `EMFILE`: the user would have more than `most`.
-    pub fn take(uid: u32, count: usize, most: u64) -> Result<Self, Errno> {
-        let of = account_of(uid);
-        let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= most;
-        let more = |n: usize| n.checked_add(count).filter(|&n| fits(n));
-        of.queue_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| Errno::EMFILE)?;
-        Ok(Self { of, count })
+    /// Counts `count` bytes for the real user of `creds`. `EMFILE`: the user would have more than `most`, or
+    /// whoever made the user namespace more than allowed.
+    pub fn take(creds: &Creds, count: usize, most: u64) -> Result<Self, Errno> {
+        let of = Counts::of(creds);
+        match of.take(Of::QueueBytes, count, most) {
+            true => Ok(Self { of, count }),
+            false => Err(Errno::EMFILE),
+        }
     }
 }
 
 impl Drop for QueueBytes {
     fn drop(&mut self) {
-        self.of.queue_bytes.fetch_sub(self.count, Ordering::Relaxed);
-    }
-}
-
-/// How many signals are queued for a user's processes (`RLIMIT_SIGPENDING`). Every queue of such signals
-/// holds a reference to this.
-#[derive(Debug)]
-pub struct QueuedSignals {
-    uid: u32,
-    count: AtomicUsize,
-}
-
-static QUEUED: IrqSpinLock<BTreeMap<u32, Weak<QueuedSignals>>> = IrqSpinLock::new(BTreeMap::new());
-
-impl QueuedSignals {
-    /// The account of user `uid`.
-    pub fn of(uid: u32) -> Arc<Self> {
-        let new = Arc::new(Self {
-            uid,
-            count: AtomicUsize::new(0),
-        });
-        let mut all = QUEUED.lock();
-        if let Some(known) = all.get(&uid).and_then(Weak::upgrade) {
-            // The new account is dropped without the lock.
-            drop(all);
-            return known;
-        }
-        all.insert(uid, Arc::downgrade(&new));
-        new
-    }
-    /// Counts one more. Returns how many there are then.
-    #[inline(always)]
-    pub fn add(&self) -> usize {
-        self.count.fetch_add(1, Ordering::Relaxed) + 1
-    }
-    /// Counts `n` fewer.
-    #[inline(always)]
-    pub fn remove(&self, n: usize) {
-        self.count.fetch_sub(n, Ordering::Relaxed);
-    }
-    /// Counts `n` more, whatever the limit.
-    pub fn move_in(&self, n: usize) {
-        self.count.fetch_add(n, Ordering::Relaxed);
-    }
-    /// How many signals are queued.
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for QueuedSignals {
-    fn drop(&mut self) {
-        let mut all = QUEUED.lock();
-        if all.get(&self.uid).is_some_and(|known| known.strong_count() == 0) {
-            all.remove(&self.uid);
-        }
+        self.of.give_back(Of::QueueBytes, self.count);
     }
 }

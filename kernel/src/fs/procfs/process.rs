@@ -13,7 +13,7 @@ use crate::task::access::{self, By};
 use crate::task::audit;
 use crate::task::creds::{Creds, cap};
 use crate::task::ns::pid::PidRef;
-use crate::task::ns::user::{root_of, uid_meant, uid_shown};
+use crate::task::ns::user::{from_kuid, root_of, uid_meant};
 use crate::task::ns::{self, Kind, NsRef};
 use crate::task::pid::find_task_in;
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
@@ -397,8 +397,9 @@ fn login(subject: &Subject) -> Node {
     Node::setting(
         move |out| {
             let login = reader.living()?.audit.login();
-            let shown = if login == NOBODY { login } else { uid_shown(login) };
-            let _ = write!(out, "{shown}");
+            // For who does not know the user, nobody has logged in.
+            let shown = current().with_creds(|creds| from_kuid(&creds.user, login));
+            let _ = write!(out, "{}", shown.unwrap_or(NOBODY));
             Ok(())
         },
         move |text| {

@@ -73,7 +73,7 @@ fn signals(subject: &Subject) -> ([SigSet; 5], usize) {
     let actions = {
         let shared = subject.process.signals.lock();
         sets[1] = shared.pending.set();
-        queued = shared.pending.account().map_or(0, |account| account.count());
+        queued = shared.pending.account().map_or(0, |account| account.signals());
         shared.actions.clone()
     };
     for sig in 1..=64 {

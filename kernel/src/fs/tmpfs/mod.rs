@@ -8,7 +8,7 @@ use crate::mm::cache::Budget;
 use crate::mm::{PAGE_SIZE, PageCache};
 use crate::rcu::Shared;
 use crate::sync::SpinLock;
-use crate::task::ns::user;
+use crate::task::ns::user::{self, UserRef};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ pub static TMPFS: FsType = FsType {
     for_users: Some(of_current),
     revealing: false,
     needs_device: false,
-    mount: |_, data| new_tree("tmpfs", data),
+    mount: |_, data| mount("tmpfs", data),
 };
 /// `ramfs`: the same, since its options are a subset.
 pub static RAMFS: FsType = FsType {
@@ -35,7 +35,7 @@ pub static RAMFS: FsType = FsType {
     for_users: Some(of_current),
     revealing: false,
     needs_device: false,
-    mount: |_, data| new_tree("ramfs", data),
+    mount: |_, data| mount("ramfs", data),
 };
 
 /// Limits and use of an instance.
@@ -245,9 +245,25 @@ pub fn add(dir: &Shared<Dentry>, name: &[u8], new: &NewInode<'_>) -> Result<Shar
     crate::fs::names::insert_new(dir, name, inode)
 }
 
-/// Makes an instance. `fs_type` is its type's name. `EINVAL`: no such options; the errors of
-/// [`SuperBlock::new`].
-pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Errno> {
+/// Makes an instance of the running task's user namespace, whose root belongs to the task.
+fn mount(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Errno> {
+    let creds = crate::task::current().creds();
+    new_tree(fs_type, data, creds.user.clone(), (creds.fsuid, creds.fsgid))
+}
+
+/// Makes an instance of the machine's, for the kernel itself. `fs_type` is its type's name.
+pub fn new_kernel_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Errno> {
+    new_tree(fs_type, data, None, (0, 0))
+}
+
+/// Makes an instance that belongs to `owner`. Its root belongs to user and group `ids`, unless the options
+/// say something else. `EINVAL`: no such options; the errors of [`SuperBlock::new`].
+fn new_tree(
+    fs_type: &'static str,
+    data: &str,
+    owner: UserRef,
+    ids: (u32, u32),
+) -> Result<Shared<Dentry>, Errno> {
     let mut options = Options::parse(data)?;
     let half = (total_pages() / 2).max(64);
     let limit = match options.size {
@@ -269,17 +285,15 @@ pub fn new_tree(fs_type: &'static str, data: &str) -> Result<Shared<Dentry>, Err
         inodes: AtomicU64::new(1),
     });
     let mode = options.mode.unwrap_or(0o755);
-    let creds = crate::task::current().creds();
-    options.uid = options.uid.or(Some(creds.fsuid));
-    options.gid = options.gid.or(Some(creds.fsgid));
-    let (uid, gid) = (options.uid.unwrap_or(0), options.gid.unwrap_or(0));
-    let sb = SuperBlock::new(
+    let (uid, gid) = (options.uid.unwrap_or(ids.0), options.gid.unwrap_or(ids.1));
+    (options.uid, options.gid) = (Some(uid), Some(gid));
+    let sb = SuperBlock::owned(
         fs_type,
         Box::new(Super {
             account,
             options: SpinLock::new(options),
         }),
-        of_current(),
+        owner,
     )?;
     let root = new_root(&sb, Box::new(Node), mode);
     root.inode.set_owner(uid, gid);

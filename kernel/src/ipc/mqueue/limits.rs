@@ -130,7 +130,7 @@ impl Shape {
         let bytes = self.messages.checked_mul(self.size);
         let bytes = bytes.and_then(|bytes| bytes.checked_add(others));
         let bytes = bytes.ok_or(Errno::EOVERFLOW)?;
-        let uid = current().with_creds(|creds| creds.uid);
-        QueueBytes::take(uid, bytes, crate::task::rlimit(which::MSGQUEUE))
+        let most = crate::task::rlimit(which::MSGQUEUE);
+        current().with_creds(|creds| QueueBytes::take(creds, bytes, most))
     }
 }

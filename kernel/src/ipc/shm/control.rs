@@ -154,7 +154,7 @@ impl Segment {
             usize::try_from(limit / PAGE_SIZE as u64).unwrap_or(usize::MAX)
         };
         // Whichever is not the segment's at the end is dropped without its lock.
-        let mut account = lock.then(|| LockedPages::nothing_of(creds.uid));
+        let mut account = lock.then(|| LockedPages::nothing_of(&creds));
         let mut state = self.state.lock();
         if state.perm.gone {
             return Err(Errno::EIDRM);

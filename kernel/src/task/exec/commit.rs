@@ -59,7 +59,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         true => crate::mm::space::SUID_DUMPABLE.load(Ordering::Relaxed),
         false => 1,
     });
-    if let Some(owner) = owner(&old_creds, &program, image.hidden) {
+    if let Some(owner) = owner(&old_creds, &image) {
         image.mm.set_owner(owner);
     }
     if let Some(old) = task.mm() {
@@ -80,7 +80,7 @@ pub(super) fn commit(frame: &mut Frame, program: Program, image: Image) -> Resul
         task.parent_death_signal.store(0, Ordering::Relaxed);
     }
     crate::task::ns::time::begin_program(&task);
-    crate::task::user::transfer(old_creds.uid, creds.uid);
+    crate::task::user::transfer(&old_creds, &creds);
     task.set_creds(Arc::new(creds));
     drop(begins);
     process
@@ -116,14 +116,19 @@ fn gains(old: &Creds, new: &Creds) -> bool {
         || new.permitted & !old.permitted != 0
 }
 
-/// The user namespace in which a new program's memory can be looked at: that of the thread or, if it may not
-/// read the program, the next one around it that knows the owner of the file.
-fn owner(old: &Creds, program: &Program, hidden: bool) -> user::UserRef {
+/// The user namespace in which a new program's memory can be looked at: that of the thread or the next one
+/// around it that knows the owners of all files in that memory which the thread may not read.
+fn owner(old: &Creds, image: &Image) -> user::UserRef {
     let mut ns = &old.user;
-    let (_, uid, gid) = program.file.inode().identity();
+    let knows = |ns| {
+        image
+            .hidden_from
+            .iter()
+            .flatten()
+            .all(|&(uid, gid)| user::maps_both(ns, uid, gid))
+    };
     while let Some(inner) = ns
-        && hidden
-        && !user::maps_both(ns, uid, gid)
+        && !knows(ns)
     {
         ns = inner.parent();
     }
@@ -241,7 +246,7 @@ fn new_creds(task: &CurrentTask, program: &Program) -> (Creds, bool) {
     // A program that acts as another than its real user does so no longer, and none gains capabilities.
     let acts_as_other = new.euid != old.uid || new.egid != old.gid;
     let gains = acts_as_other || new.permitted & !old.permitted != 0;
-    let watched = !task.trace.may_gain();
+    let watched = !task.trace.may_trace_in(&old.user);
     // Another process could move a privileged program's directories under it, and a tracer that may not trace
     // everybody must not come to trace a program with more rights.
     if gains && (no_new_privs || watched || unshare::shares_fs(task)) {

@@ -32,6 +32,8 @@ pub(super) struct Image {
     pub mm: Arc<AddressSpace>,
     /// The caller may not read the program or its interpreter.
     pub hidden: bool,
+    /// Owner and group of those of both that it may not read: whoever looks at the memory sees their contents.
+    pub hidden_from: [Option<(u32, u32)>; 2],
     /// It is of the architecture's old ABI.
     pub old_abi: bool,
     /// What it can read it can execute, as when no program said whether it wanted that.
@@ -127,10 +129,16 @@ pub(super) fn load(program: &Program) -> Result<Image, Errno> {
     // programs with fixed addresses.
     let place = USER_END / 3 * 2 + ((random() as usize) & ((1 << PROGRAM_RANDOM_BITS) - 1)) * PAGE_SIZE;
     let main = map(&mm, &program.file, &header, &table, Some(place), &mut tails)?;
+    let hidden = program.hidden || interpreter.as_deref().is_some_and(super::is_hidden);
     let mut image = Image {
         old_abi,
         reads_execute: false,
-        hidden: program.hidden || interpreter.as_deref().is_some_and(super::is_hidden),
+        hidden,
+        hidden_from: match hidden {
+            false => [None; 2],
+            true => [Some(&program.file), interpreter.as_ref()]
+                .map(|file| file.and_then(|file| super::owner_if_hidden(file))),
+        },
         start: main.entry,
         entry: main.entry,
         base: 0,

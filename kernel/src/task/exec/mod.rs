@@ -56,6 +56,13 @@ fn is_hidden(file: &File) -> bool {
     perm::permission(file.inode(), READ, &current().creds()).is_err()
 }
 
+/// Owner and group of the file, if it is hidden.
+#[cold]
+fn owner_if_hidden(file: &File) -> Option<(u32, u32)> {
+    let (_, uid, gid) = file.inode().identity();
+    is_hidden(file).then_some((uid, gid))
+}
+
 impl Program {
     fn head(&self) -> &[u8] {
         &self.head[..self.head_len]
@@ -133,7 +140,7 @@ pub fn do_execveat<W: Word>(
 fn check_process_limit() -> Result<(), Errno> {
     let task = current();
     let limit = task.process.limits.soft(super::rlimit::which::NPROC);
-    if super::user::count(task.creds().uid) > limit {
+    if super::user::has_too_many(&task.creds(), limit) {
         return Err(Errno::EAGAIN);
     }
     task.clear_flags(TaskFlags::NPROC_EXCEEDED);

@@ -10,6 +10,7 @@ use crate::mm::reserve::room_behind;
 use crate::mm::space::SUID_DUMPABLE;
 use crate::sync::{Mutex, Once, SpinLock};
 use crate::task::creds::{CAP_ALL, Creds, cap};
+use crate::task::user::{self as accounts, Maker};
 use crate::task::{CurrentTask, TaskFlags, current, fork, unshare};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -43,8 +44,8 @@ pub struct UserNs {
     /// Its owner is its parent.
     head: Head,
     level: u32,
-    /// The user who made it: the kernel's id.
-    owner: u32,
+    /// Who made it.
+    maker: Maker,
     /// Whether its maker had `CAP_SETFCAP`: then it may map its parent's root itself.
     maker_had_setfcap: bool,
     maps: [Once<IdMap>; 3],
@@ -87,7 +88,7 @@ pub fn reference(user: &UserRef) -> NsRef {
 
 /// The user, as the running thread sees it, that made the user namespace `ns` (`NS_GET_OWNER_UID`).
 pub fn owner_uid(ns: &NsRef) -> u32 {
-    uid_shown(ns.made::<UserNs>().map_or(0, |ns| ns.owner))
+    uid_shown(ns.made::<UserNs>().map_or(0, |ns| ns.maker.uid))
 }
 
 /// How user namespaces are made.
@@ -108,6 +109,10 @@ impl UserNs {
     /// The namespace in which it was made.
     pub fn parent(&self) -> &UserRef {
         &self.head.owner
+    }
+    /// Who made it.
+    pub fn maker(&self) -> &Maker {
+        &self.maker
     }
     fn map(&self, ids: Ids) -> Option<&IdMap> {
         self.maps[ids as usize].get()
@@ -156,7 +161,7 @@ pub fn has_cap(creds: &Creds, ns: &UserRef, cap: u32) -> bool {
         if made.level <= level(&creds.user) {
             return false;
         }
-        if is_same(made.parent(), &creds.user) && made.owner == creds.euid {
+        if is_same(made.parent(), &creds.user) && made.maker.uid == creds.euid {
             return true;
         }
         at = made.parent();
@@ -334,7 +339,7 @@ pub fn create(old: &Creds) -> Result<Creds, Errno> {
     let ns = UserNs {
         head,
         level: level(parent) + 1,
-        owner: old.euid,
+        maker: Maker::new(old),
         maker_had_setfcap: old.capable_own(cap::SETFCAP),
         maps: [const { Once::new() }; 3],
         setgroups: AtomicBool::new(lets_setgroups(parent)),
@@ -364,7 +369,7 @@ pub fn has_all_of(old: &Creds, new: &Creds) -> bool {
     }
     let mut at = &new.user;
     while let Some(ns) = at {
-        if is_same(ns.parent(), &old.user) && ns.owner == old.euid {
+        if is_same(ns.parent(), &old.user) && ns.maker.uid == old.euid {
             return true;
         }
         at = ns.parent();
@@ -376,12 +381,15 @@ pub fn has_all_of(old: &Creds, new: &Creds) -> bool {
 /// undumpable.
 pub fn commit(new: Arc<Creds>) {
     let task = current();
-    if !has_all_of(&task.creds(), &new) {
+    let old = task.creds();
+    if !has_all_of(&old, &new) {
         if let Some(mm) = current_space() {
             mm.set_dump_mode(SUID_DUMPABLE.load(Relaxed));
         }
         task.parent_death_signal.store(0, Relaxed);
     }
+    accounts::transfer(&old, &new);
+    crate::signal::charge_to_user(&task, &new);
     task.set_creds(new);
 }
 
@@ -474,7 +482,7 @@ fn may_map(opener: &Opener, ns: &UserNs, ids: Ids, extents: &[Extent]) -> bool {
     }
     let creds = &opener.creds;
     if let [Extent { lower, count: 1, .. }] = *extents
-        && ns.owner == creds.euid
+        && ns.maker.uid == creds.euid
     {
         let own = match ids {
             Ids::Users => make_kuid(ns.parent(), lower) == Some(creds.euid),

@@ -5,7 +5,7 @@ use crate::mm::reserve::room_behind;
 use crate::signal::{self, Besides, SIGCHLD, SIGKILL, SIGSTOP, SigInfo};
 use crate::sync::SpinGuard;
 use crate::task::access::{self, By};
-use crate::task::creds::cap;
+use crate::task::creds::{Creds, cap};
 use crate::task::fork::CloneFlags;
 use crate::task::ns::pid::Id;
 use crate::task::ns::user;
@@ -63,10 +63,10 @@ pub fn attach(task: &Arc<Task>, options: Options) -> Result<(), Errno> {
     // A program that gains rights is either begun without a tracer, or does not gain them.
     let begins = task.process.begins.lock_interruptible()?;
     access::look(task, By::Real, |_| ())?;
-    let privileged = me.creds().capable_in(&task.creds().user, cap::SYS_PTRACE);
+    let by = me.creds();
     let was_stopped = {
         let (_tree, mut list) = lock_with_room(&me.process)?;
-        let was_stopped = link(task, &me, &mut list, options, privileged)?;
+        let was_stopped = link(task, &me, &mut list, options, by)?;
         me.set_flags(TaskFlags::TRACER);
         was_stopped
     };
@@ -118,24 +118,25 @@ pub fn traceme() -> Result<(), Errno> {
     };
     let theirs = thread.creds();
     let mine = me.creds();
-    let privileged = theirs.capable_in(&mine.user, cap::SYS_PTRACE);
     // A tracer may do whatever its tracee may.
     let may = user::is_same(&mine.user, &theirs.user) && mine.permitted & !theirs.permitted == 0;
-    if !privileged && !may {
+    if !may && !theirs.capable_in(&mine.user, cap::SYS_PTRACE) {
         return Err(Errno::EPERM);
     }
-    link(&me, &thread, &mut list, Options::TRACED, privileged)?;
+    // The tracee asks. Its parent may become a program of anybody, and has no part in what it could do before:
+    // a program with more rights must not end up in the hands of that one.
+    link(&me, &thread, &mut list, Options::TRACED, mine)?;
     Ok(())
 }
 
-/// Links a tracee to its tracer. [`TREE`] is locked, and the list of the tracer's process has room. Returns
+/// Links a tracee to its tracer, with the credentials of who asked for that. [`TREE`] is locked, and the list of the tracer's process has room. Returns
 /// whether the tracee has been stopped by a signal and goes over into a stop for the tracer.
 fn link(
     task: &Arc<Task>,
     tracer: &Arc<Task>,
     list: &mut Vec<Tracee>,
     options: Options,
-    privileged: bool,
+    by: Arc<Creds>,
 ) -> Result<bool, Errno> {
     let shared = task.process.signals.lock();
     if task.trace.is_traced() || task.flags().contains(TaskFlags::EXITING) {
@@ -145,7 +146,7 @@ fn link(
     let mut state = task.trace.state.lock_under(&shared);
     task.trace.set(options.union(Options::TRACED));
     state.tracer = Some(Arc::downgrade(tracer));
-    state.privileged = privileged;
+    state.by = Some(by);
     state.message = 0;
     own.besides.insert(Besides::TRACED);
     let was_stopped = core::mem::take(&mut own.stopped);
@@ -183,7 +184,7 @@ fn unlink(task: &Arc<Task>, signal: Option<i32>) {
     task.trace.set(Options::empty());
     task.trace.leave_step();
     let tracer = state.tracer.take();
-    state.privileged = false;
+    let by = state.by.take();
     (state.trap_stop, state.trap_notify) = (false, false);
     own.besides.remove(Besides::TRACED | Besides::TRAP);
     // A stop of its process goes on, or is gone back to.
@@ -206,7 +207,7 @@ fn unlink(task: &Arc<Task>, signal: Option<i32>) {
         task.process.tracer.store(0, Ordering::Relaxed);
     }
     drop(shared);
-    drop(tracer);
+    drop((tracer, by));
     if stopped {
         crate::sched::wake_task(task, crate::sched::TaskState::TRACED);
     } else if stopping {
@@ -236,7 +237,7 @@ pub fn detach(task: &Arc<Task>, signal: i32) -> Result<(), Errno> {
 
 /// `task`, a thread that has ended, gives up its number.
 pub(in crate::task) fn ended_thread(task: &Task) -> exit::Reaped {
-    exit::Reaped::Thread(pid::forget_task(task.tid()), task.creds().uid)
+    exit::Reaped::Thread(pid::forget_task(task.tid()), task.creds())
 }
 
 /// `tracee` is not traced any more by a thread of `former`; if it has ended, nobody waits for it as a tracee
@@ -322,16 +323,17 @@ pub(in crate::task) fn inherit(parent: &Task, child: &Arc<Task>) {
         return;
     };
     // The tracer may have ended, or let go of the parent.
-    let (privileged, still) = {
+    let (by, still) = {
         let state = parent.trace.state.lock();
         let still = state
             .tracer
             .as_ref()
             .is_some_and(|now| core::ptr::eq(now.as_ptr(), &raw const *tracer));
-        (state.privileged, still)
+        (state.by.clone(), still)
     };
     let options = parent.trace.options();
-    if !still || link(child, &tracer, &mut list, options, privileged).is_err() {
+    let linked = |by| link(child, &tracer, &mut list, options, by).is_ok();
+    if !still || !by.is_some_and(linked) {
         return;
     }
     let shared = child.process.signals.lock();

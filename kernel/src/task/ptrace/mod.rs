@@ -28,6 +28,8 @@ pub use stop::{
 };
 
 use super::Task;
+use super::creds::{Creds, cap};
+use super::ns::user::UserRef;
 use crate::arch::{frame::Frame, regset};
 use crate::sched::entity::with_current_context;
 use crate::signal::{ProcessSignals, SigInfo};
@@ -100,8 +102,9 @@ pub struct Stop {
 /// A tracee's state.
 pub struct State {
     tracer: Option<Weak<Task>>,
-    /// The tracer had `CAP_SYS_PTRACE` when it attached.
-    privileged: bool,
+    /// The credentials with which the tracing was asked for: the tracer's or, if the tracee wanted it, the
+    /// tracee's own.
+    by: Option<Arc<Creds>>,
     /// The stop that it is in.
     pub stop: Option<Stop>,
     /// It is to stop: for `PTRACE_INTERRUPT`, a group-stop or at its start; because a group-stop began or
@@ -137,7 +140,7 @@ impl Trace {
             step: AtomicU8::new(step::NONE),
             state: IrqSpinLock::new(State {
                 tracer: None,
-                privileged: false,
+                by: None,
                 stop: None,
                 trap_stop: false,
                 trap_notify: false,
@@ -211,10 +214,12 @@ impl Trace {
         }
         self.state.lock().tracer.as_ref()?.upgrade()
     }
-    /// Whether a program with more rights may be begun with them: there is no tracer, or one that may trace
-    /// anybody.
-    pub fn may_gain(&self) -> bool {
-        !self.is_traced() || self.state.lock().privileged
+    /// Whether the tracer, if there is one, may trace whoever belongs to the user namespace `ns`: then a
+    /// program may gain rights there, and what nobody else may read is not hidden from the tracer
+    /// (`ptracer_capable`).
+    pub fn may_trace_in(&self, ns: &UserRef) -> bool {
+        let may = |by: &Arc<Creds>| by.capable_in(ns, cap::SYS_PTRACE);
+        !self.is_traced() || self.state.lock().by.as_ref().is_none_or(may)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Once, without_interrupts};
 use crate::task::timers::clock::Clock;
-use crate::task::user::QueuedSignals;
+use crate::task::user::Counts;
 use crate::task::{Process, Task, current, rlimit};
 use crate::time::wall::{self, WallTimer};
 use crate::time::{Timer, now_ns};
@@ -50,7 +50,7 @@ pub struct PosixTimer {
 
 /// Room for the timer's signal in the queue of its maker's user. It counts as a queued signal from now on,
 /// sent or not.
-pub struct Place(Option<Arc<QueuedSignals>>);
+pub struct Place(Option<Arc<Counts>>);
 
 impl Place {
     /// `EAGAIN`: the user has too many queued signals.
@@ -58,9 +58,8 @@ impl Place {
         let process = &current().process;
         let account = process.signals.lock().pending.account();
         if let Some(account) = &account
-            && account.add() as u64 > process.limits.soft(rlimit::which::SIGPENDING)
+            && !account.add_signal(process.limits.soft(rlimit::which::SIGPENDING))
         {
-            account.remove(1);
             return Err(Errno::EAGAIN);
         }
         Ok(Self(account))
@@ -70,7 +69,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(account) = &self.0 {
-            account.remove(1);
+            account.remove_signals(1);
         }
     }
 }

@@ -28,6 +28,10 @@ fn limit(kind: ns::Kind) -> Node {
             Ok(())
         };
         let store = move |text: &[u8]| {
+            // Whoever writes, not whoever opened it and passed it on.
+            if !current().with_creds(|creds| creds.capable_in(&ns, cap::SYS_RESOURCE)) {
+                return Err(Errno::EPERM);
+            }
             let most: i32 = parse(text)?;
             if most < 0 {
                 return Err(Errno::EINVAL);
