@@ -1,7 +1,7 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    HANGING, Peers, Place, address, behind, change, child, children, clear, is_mounted, relist,
+    HANGING, Peers, Place, address, behind, change, child, children, clear, is_mounted, relist, unlist,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -269,6 +269,11 @@ impl Others {
             put_lower(mnt, to.clone());
         }
         drop(self.moved);
+        for mnt in &self.gone {
+            if mnt.mountpoint().is_some_and(|at| at.mnt.noted() != GOES) {
+                shut(mnt);
+            }
+        }
         for mnt in self.gone.iter().rev() {
             let above = mnt.mountpoint().is_some_and(|at| at.mnt.noted() == GOES);
             detach(peers, mnt, above && !at_once && mnt.is(LOCKED));
@@ -294,21 +299,23 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     // Set first: a walk that enters it must find the way up.
     let old = mnt.at.lock().replace(to.clone());
     relist(mnt, old.as_ref(), &to);
+    match under {
+        // What goes from there is no longer found there.
+        Some(under) => {
+            let place = under.at.lock().take();
+            let hung = place.and_then(|place| {
+                let key = address(&under) as usize;
+                HANGING.lock().remove((address(&place.mnt), key))
+            });
+            drop(hung);
+            to.dentry.mounted.replace(&to.mnt, mnt.clone());
+        }
+        None => to.dentry.mounted.add(&to.mnt, mnt.clone()),
+    }
+    // Only now: who comes to what goes must find it covered.
     if let Some(old) = old {
         old.dentry.mounted.remove(&old.mnt);
     }
-    let Some(under) = under else {
-        to.dentry.mounted.add(&to.mnt, mnt.clone());
-        return;
-    };
-    // What goes from there is no longer found there.
-    let place = under.at.lock().take();
-    let hung = place.and_then(|place| {
-        let key = address(&under) as usize;
-        HANGING.lock().remove((address(&place.mnt), key))
-    });
-    drop(hung);
-    to.dentry.mounted.replace(&to.mnt, mnt.clone());
 }
 
 /// Whether nothing is in a mount that stays if it is unmounted. What covers its root only comes to lie lower.
@@ -344,11 +351,8 @@ fn for_each_below(mnt: &Shared<Mount>, mut f: impl FnMut(&Shared<Mount>)) {
 /// Unmounts `mnt` and removes it from the lists. `stuck`: what it is mounted in goes, too, and it is locked
 /// to that. The caller has locked all mounts.
 fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
-    let key = address(mnt) as usize;
     let at = mnt.at.lock().take();
-    let hung = at
-        .as_ref()
-        .and_then(|at| HANGING.lock().remove((address(&at.mnt), key)));
+    let unlisted = unlist(mnt, at.as_ref());
     match at {
         Some(at) if stuck => at.mnt.keep_stuck(mnt, at.dentry),
         at => clear(at),
@@ -356,18 +360,22 @@ fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
     if let Some(member) = mnt.member() {
         peers.remove(member, &mut |gone: Shared<Mount>| gone.set_member(None));
     }
-    let table = mnt.table.lock().take();
-    if let Some(table) = table {
-        let listed = table.list.lock().remove((u64::from(mnt.id), key));
+    if let Some(table) = &unlisted.table {
         table.changes.announce();
-        drop(listed);
     }
-    drop(hung);
+}
+
+/// No walk comes to a mount from outside any more, so that none sees what is in it while that goes.
+fn shut(mnt: &Shared<Mount>) {
+    if let Some(at) = mnt.mountpoint() {
+        at.dentry.mounted.remove(&at.mnt);
+    }
 }
 
 /// Unmounts a mount and all mounts in it. Needs no memory. The caller has locked all mounts, and something
 /// moves.
 fn take(peers: &mut Peers, mnt: &Shared<Mount>, at_once: bool) {
+    shut(mnt);
     let mut at = mnt.clone();
     // What hangs lowest goes first.
     loop {

@@ -2,7 +2,7 @@
 //! slaves, too. All copies, with their places in the lists, are made before anything is changed.
 
 use super::tree::{
-    HANGING, Peers, address, children, clear, differ, hang, hang_too, is_shared, node, relist,
+    HANGING, Peers, address, children, clear, differ, hang, hang_too, is_shared, node, relist, unlist,
 };
 use super::{LOCK_ATIME, LOCKED, LOCKS, Mount, Table, namespace, table};
 use crate::fs::dentry::Dentry;
@@ -185,23 +185,35 @@ pub(super) fn nodes_for(tree: &Tree, outside: Option<&Shared<Mount>>) -> Result<
     Ok(all)
 }
 
-/// Adds a mount to the lists, as one of a namespace.
-pub(super) fn list(mnt: &Mount, nodes: Nodes, into: &Arc<Table>) {
-    *mnt.table.lock() = Some(into.clone());
-    if let Some(hanging) = nodes.hanging {
-        HANGING.lock().insert(hanging);
+/// Puts a tree together that nobody can reach yet: adds its mounts to the lists, as those of a namespace, and
+/// mounts all but its root where they belong. The root only learns its place `at`. Whoever comes to the root
+/// later finds covered what the others cover, and all of it in that namespace.
+fn put_together(tree: &Tree, nodes: Vec<Nodes>, into: &Arc<Table>, at: Option<Path>) {
+    *tree.root().at.lock() = at;
+    for (limb, nodes) in tree.0.iter().zip(nodes) {
+        *limb.mnt.table.lock() = Some(into.clone());
+        if let Some(hanging) = nodes.hanging {
+            HANGING.lock().insert(hanging);
+        }
+        into.list.lock().insert(nodes.listed);
     }
-    into.list.lock().insert(nodes.listed);
-}
-
-/// Mounts all of a tree but its root where they belong. They, and the names, are in no other namespace.
-pub(super) fn hang_below(tree: &Tree) {
     for limb in &tree.0[1..] {
         let place = Path {
             mnt: tree.0[limb.above].mnt.clone(),
             dentry: limb.on.clone(),
         };
         hang_too(&limb.mnt, place);
+    }
+}
+
+/// The inverse of [`put_together`], of a tree that nobody has reached.
+fn take_apart(tree: &Tree) {
+    for (i, limb) in tree.0.iter().enumerate().rev() {
+        let at = limb.mnt.at.lock().take();
+        drop(unlist(&limb.mnt, at.as_ref()));
+        if i > 0 {
+            clear(at);
+        }
     }
 }
 
@@ -355,14 +367,29 @@ fn attach_counted(
     }
     let most = tree.0.len() * (prepared.len() + 1);
     handling(|| peers.reserve(most, most)).map_err(|_| Errno::ENOMEM)?;
+    if kind == Kind::New {
+        put_together(&tree, nodes, into, Some(at.clone()));
+    }
+    for copy in &mut *prepared {
+        let place = Path {
+            mnt: copy.into.clone(),
+            dentry: at.dentry.clone(),
+        };
+        put_together(&copy.tree, core::mem::take(&mut copy.nodes), &copy.table, Some(place));
+    }
     let _moving = Moving::begin();
-    let old = hang(tree.root(), at.clone())?;
+    let old = hang(tree.root(), at.clone()).inspect_err(|_| {
+        if kind == Kind::New {
+            take_apart(&tree);
+        }
+        for copy in &*prepared {
+            take_apart(&copy.tree);
+        }
+    })?;
     match kind {
         Kind::New => {
-            hang_below(&tree);
-            for (limb, nodes) in tree.0.iter().zip(nodes) {
+            for limb in &tree.0 {
                 adopt(peers, limb, As::Same);
-                list(&limb.mnt, nodes, into);
             }
         }
         Kind::Moved => {
@@ -405,7 +432,7 @@ fn forget_counts(peers: &Peers, at: &Path) {
     }
 }
 
-/// A copy appears in its mount, on name `on`. What was mounted there is on top of it.
+/// A copy, which is put together, appears in its mount, on name `on`. What was mounted there is on top of it.
 fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
     let how = if copy.slave { As::Slave } else { As::Same };
     for limb in &copy.tree.0 {
@@ -424,23 +451,18 @@ fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
         mnt: copy.into.clone(),
         dentry: on.clone(),
     };
-    hang_below(&copy.tree);
     match on.mounted.find(&copy.into) {
         Some(over) => {
             let top = Path {
                 mnt: root.clone(),
                 dentry: root.root.clone(),
             };
-            *root.at.lock() = Some(place.clone());
             let old = over.at.lock().replace(top.clone());
             relist(&over, old.as_ref(), &top);
             top.dentry.mounted.add(&top.mnt, over);
             place.dentry.mounted.replace(&place.mnt, root.clone());
         }
         None => hang_too(root, place),
-    }
-    for (limb, nodes) in copy.tree.0.iter().zip(core::mem::take(&mut copy.nodes)) {
-        list(&limb.mnt, nodes, &copy.table);
     }
     copy.table.changes.announce();
 }
@@ -460,10 +482,9 @@ pub(super) fn copy_namespace(
     if slaves {
         lock(&tree);
     }
-    hang_below(&tree);
-    for (limb, nodes) in tree.0.iter().zip(nodes) {
+    put_together(&tree, nodes, table, None);
+    for limb in &tree.0 {
         adopt(peers, limb, if slaves { As::SharedToSlave } else { As::Same });
-        list(&limb.mnt, nodes, table);
     }
     *table.root.lock() = Some(tree.root().clone());
     Ok(tree)

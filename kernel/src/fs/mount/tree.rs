@@ -3,8 +3,8 @@
 
 use super::spread::{Kind, Tree, attach, copies_of, gather, mount_ns_loops};
 use super::{
-    LOCKED, MS_BIND, MS_MOVE, MS_PROPAGATION, MS_REC, MS_REMOUNT, Mount, PER_MOUNT, UNBINDABLE, change_type,
-    remount, table, visible,
+    LOCKED, MS_BIND, MS_MOVE, MS_PROPAGATION, MS_REC, MS_REMOUNT, Mount, PER_MOUNT, Table, UNBINDABLE,
+    change_type, remount, table, visible,
 };
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
@@ -13,6 +13,7 @@ use crate::fs::path::Path;
 use crate::fs::superblock::find_fs_type;
 use crate::rcu::Shared;
 use crate::sync::{Mutex, MutexGuard, SpinLock};
+use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
 use limen_linux_abi::Errno;
 use limen_peer_groups::Groups;
@@ -178,6 +179,29 @@ pub(super) fn relist(mnt: &Shared<Mount>, from: Option<&Path>, to: &Path) {
         (range.first, range.last) = (address(&to.mnt), address(&to.mnt));
         list.insert(node);
     }
+}
+
+/// Takes a mount, which is mounted at `at` if anywhere, out of the lists. What is returned drops references to
+/// it. The caller has locked all mounts.
+pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
+    let key = address(mnt) as usize;
+    let hanging = at.and_then(|at| HANGING.lock().remove((address(&at.mnt), key)));
+    let table = mnt.table.lock().take();
+    let listed = table.as_ref().and_then(|table| {
+        let place = (u64::from(mnt.id), key);
+        table.list.lock().remove(place)
+    });
+    Unlisted {
+        table,
+        _nodes: [hanging, listed],
+    }
+}
+
+/// Of a mount that was taken out of the lists.
+pub(super) struct Unlisted {
+    /// The table in which it was.
+    pub table: Option<Arc<Table>>,
+    _nodes: [Option<NodeBox<usize, Shared<Mount>>>; 2],
 }
 
 /// The first mount directly below `mnt` behind an address. The caller has locked all mounts.
