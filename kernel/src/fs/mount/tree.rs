@@ -15,6 +15,7 @@ use crate::rcu::Shared;
 use crate::sync::{Mutex, MutexGuard, SpinLock};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{Ordering, fence};
 use limen_linux_abi::Errno;
 use limen_peer_groups::Groups;
 use limen_range_tree::{Node, NodeBox, Range, RangeTree};
@@ -55,6 +56,8 @@ impl DerefMut for Change {
 impl Drop for Change {
     fn drop(&mut self) {
         self.0 = None;
+        // With the one in `end`: whoever could not lock is seen here, or finds it unlocked.
+        fence(Ordering::SeqCst);
         if table::any_ended() {
             clean();
         }
@@ -75,6 +78,8 @@ pub(super) fn clean() {
                 super::remove::take_all(&mut peers, root, false);
             }
         }
+        drop(peers);
+        fence(Ordering::SeqCst);
     }
 }
 
