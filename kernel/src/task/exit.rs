@@ -239,8 +239,14 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     }
     drop(number);
     // These may be the last references. They are dropped without the tree lock.
-    while let Some(process) = gone.pop() {
-        drop(process);
+    while let Some(node) = gone.pop() {
+        let covered = node.range().value.is_covered();
+        drop(node);
+        if covered {
+            crate::fs::procfs::process_gone();
+        }
+    }
+    if !last && process.is_covered() {
         crate::fs::procfs::process_gone();
     }
     if last {
@@ -299,8 +305,11 @@ pub(super) enum Reaped {
 pub(super) fn finish(gone: Option<Reaped>) {
     match gone {
         Some(Reaped::Process(node)) => {
+            let covered = node.range().value.is_covered();
             drop(node);
-            crate::fs::procfs::process_gone();
+            if covered {
+                crate::fs::procfs::process_gone();
+            }
         }
         Some(Reaped::Thread(number, uid)) => {
             user::uncharge(uid);

@@ -189,6 +189,8 @@ pub struct Process {
     pub child_subreaper: AtomicBool,
     /// Whether an ancestor may be a subreaper.
     pub has_subreaper: AtomicBool,
+    /// Whether something was mounted below its directory in `/proc`. Changes under [`TREE`].
+    covered: AtomicBool,
     /// The usage of ended threads. A thread's usage is added when the thread leaves the list: to count each
     /// thread once, read both together.
     pub dead_threads: IrqSpinLock<Usage>,
@@ -272,6 +274,7 @@ impl Process {
             execs: AtomicU32::new(0),
             child_subreaper: AtomicBool::new(false),
             has_subreaper: AtomicBool::new(subreaper),
+            covered: AtomicBool::new(false),
             dead_threads: IrqSpinLock::new(Usage::default()),
             dead_children: SpinLock::new(Usage::default()),
             adjustments: super::adjustments::OfProcess::new(),
@@ -512,6 +515,22 @@ impl Process {
     }
     pub(super) fn set_exit_state(&self, state: ExitState) {
         self.exit_state.store(state as u32, Ordering::Release);
+    }
+    /// Something is to be mounted below its directory in `/proc`. `false`: a parent has waited for it. Else
+    /// whoever reaps it, or ends a thread of it, sees that ([`Self::is_covered`]).
+    pub fn cover(&self) -> bool {
+        let _tree = TREE.lock();
+        let exists = self.exit_state() != ExitState::Dead;
+        if exists {
+            self.covered.store(true, Ordering::Relaxed);
+        }
+        exists
+    }
+    /// Whether something was mounted below its directory in `/proc`, which goes with it
+    /// ([`crate::fs::procfs::process_gone`]). The caller has locked [`TREE`] since it is gone.
+    #[inline]
+    pub fn is_covered(&self) -> bool {
+        self.covered.load(Ordering::Relaxed)
     }
     /// Whether it is the first process, which no signal may kill.
     #[inline]

@@ -2,7 +2,7 @@
 //! slaves, too. All copies, with their places in the lists, are made before anything is changed.
 
 use super::tree::{
-    HANGING, Peers, address, children, clear, differ, hang, hang_too, is_shared, node, relist, unlist,
+    HANGING, Peers, address, children, clear, cover, differ, hang, hang_too, is_shared, node, relist, unlist,
 };
 use super::{LOCK_ATIME, LOCKED, LOCKS, Mount, Table, namespace, table};
 use crate::fs::dentry::Dentry;
@@ -338,6 +338,8 @@ pub(super) fn attach(peers: &mut Peers, tree: Tree, at: Path, kind: Kind) -> Res
     if differ(&at, &tree.root().root) {
         return Err(Errno::ENOTDIR);
     }
+    // What lies there may come to lie on the root. Of a process that is gone nothing goes any more.
+    let _ = cover(&tree.root().root);
     let into = at.mnt.table()?;
     let mut prepared = Vec::new();
     let result = attach_counted(peers, tree, at, kind, &into, &mut prepared);
@@ -375,7 +377,12 @@ fn attach_counted(
             mnt: copy.into.clone(),
             dentry: at.dentry.clone(),
         };
-        put_together(&copy.tree, core::mem::take(&mut copy.nodes), &copy.table, Some(place));
+        put_together(
+            &copy.tree,
+            core::mem::take(&mut copy.nodes),
+            &copy.table,
+            Some(place),
+        );
     }
     let _moving = Moving::begin();
     let old = hang(tree.root(), at.clone()).inspect_err(|_| {

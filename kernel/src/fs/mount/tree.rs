@@ -135,7 +135,17 @@ pub(super) fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
     if at.dentry.is_unlinked() && !at.dentry.is_root() {
         return Err(Errno::ENOENT);
     }
+    cover(&at.dentry)?;
     Ok((at, pin))
+}
+
+/// Something is, or may come to be, mounted on a name: if that is in the directory of a process, what is there
+/// goes with the process. `ENOENT`: the process is gone.
+pub(super) fn cover(name: &Shared<Dentry>) -> Result<(), Errno> {
+    match name.process() {
+        Some(process) if !process.cover() => Err(Errno::ENOENT),
+        _ => Ok(()),
+    }
 }
 
 /// Whether one of the two is a directory and the other is not.

@@ -13,16 +13,16 @@ pub mod sysctl;
 mod sysrq;
 pub mod system;
 
-use crate::fs::dentry::{self, Dentry};
+use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
-use crate::task::current;
 use crate::task::ns::UserRef;
 use crate::task::ns::pid::{self, PidRef};
 use crate::task::pid::{find_process_in, find_task_in, next_process_in};
+use crate::task::{ExitState, current};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -61,17 +61,23 @@ fn root() -> Shared<Dentry> {
     pseudo::root(&sb, 0o555, Arc::new(Root(ns)))
 }
 
-/// A process has been waited for and its directory is gone: unmounts what is mounted there. May sleep.
+/// A process has been waited for, or a thread has ended, and its directory is gone, below which something was
+/// mounted ([`crate::task::Process::is_covered`]): unmounts that. May sleep.
+#[cold]
 pub fn process_gone() {
-    if dentry::any_pinned() {
-        mount::forget(|at| {
-            let number = at.name_at_top().and_then(|top| number(&top));
-            let shown = at.inode.sb.ops.downcast::<Super>();
-            number.zip(shown).is_some_and(|(number, Super(ns))| {
-                find_process_in(ns, number).is_none() && find_task_in(ns, number).is_none()
-            })
-        });
-    }
+    mount::forget(|at| {
+        if at
+            .process()
+            .is_some_and(|process| process.exit_state() == ExitState::Dead)
+        {
+            return true;
+        }
+        let number = at.name_at_top().and_then(|top| number(&top));
+        let shown = at.inode.sb.ops.downcast::<Super>();
+        number.zip(shown).is_some_and(|(number, Super(ns))| {
+            find_process_in(ns, number).is_none() && find_task_in(ns, number).is_none()
+        })
+    });
 }
 
 /// An instance, which shows this PID namespace.
