@@ -5,6 +5,7 @@
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inotify;
+use crate::fs::mountpoint;
 use crate::fs::path::Path;
 use crate::rcu::{Held, Retire, Retiring, Shared};
 use crate::sync::{Once, SpinLock};
@@ -320,6 +321,7 @@ impl Mount {
 
 /// Makes `root` the first root.
 pub fn init(root: Shared<Dentry>) {
+    mountpoint::init();
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
     table::init(&mnt);
     provide(Kind::Mnt, &namespace::Maker);

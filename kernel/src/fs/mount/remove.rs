@@ -1,7 +1,8 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    HANGING, Peers, Place, address, behind, change, child, children, clear, is_mounted, relist, unlist,
+    HANGING, Peers, Place, address, any_on, behind, change, child, children, clear, is_mounted, one_on,
+    relist, unlist, unlist_at,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -89,7 +90,7 @@ pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
 /// `more`.
 fn is_used(mnt: &Shared<Mount>, more: usize) -> bool {
     let peer = usize::from(mnt.member().is_some());
-    Shared::references(mnt) > 3 + peer + more
+    Shared::references(mnt) > 4 + peer + more
 }
 
 /// What is mounted on the root of a mount.
@@ -99,10 +100,14 @@ fn topper(mnt: &Shared<Mount>) -> Option<Shared<Mount>> {
 
 /// A note at a mount: it is to be unmounted.
 const GOES: u32 = 1;
-/// It goes if nothing is in it.
+/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]).
 const ASKED: u32 = 2;
 /// It is such a one, and nothing is in it that stays.
 const EMPTY: u32 = 3;
+/// The bits of one of these.
+const KIND: u32 = 3;
+/// In a note [`ASKED`]: one mount in it that stays.
+const KEEPS_ONE: u32 = 4;
 
 /// What is unmounted because it is mounted where peers or slaves of what is unmounted are.
 struct Others {
@@ -222,16 +227,19 @@ impl Others {
                 continue;
             }
             room(&mut self.asked, 1)?;
-            found.note(ASKED);
+            found.note(ASKED + KEEPS_ONE * kept_in(&found));
             self.asked.push(found.clone());
             // What is in it may have been the last that kept those above it.
             let mut now = found;
-            while now.noted() == ASKED && is_empty(&now) {
+            while now.noted() == ASKED {
                 now.note(EMPTY);
-                match now.mountpoint() {
-                    Some(above) => now = above.mnt,
-                    None => break,
+                let Some(at) = now.mountpoint() else { break };
+                let above = at.mnt.noted();
+                if above & KIND != ASKED || is_mounted(&at) {
+                    break;
                 }
+                at.mnt.note(above - KEEPS_ONE);
+                now = at.mnt;
             }
         }
         Ok(())
@@ -239,21 +247,20 @@ impl Others {
 
     /// Whether one of what goes with `mnt`, in which nothing is, is in use.
     fn any_used(&self, mnt: &Shared<Mount>) -> bool {
-        self.asked.iter().any(|other| {
+        // Notes tell how often each is listed. Where something is moved from or to counts, too.
+        let moved = self.moved.iter().flat_map(|(mnt, to)| [mnt, &to.mnt]);
+        let listed = self.gone.iter().chain(moved);
+        listed.clone().for_each(|one| one.note(one.noted() + 1));
+        let used = self.asked.iter().any(|other| {
             let on_top = topper(other);
             let only_that =
                 children(other).all(|child| on_top.as_ref().is_some_and(|top| Shared::ptr_eq(top, &child)));
-            let listed = self.gone.iter().filter(|one| Shared::ptr_eq(one, other)).count();
-            // Where something is moved from or to counts, too.
-            let moved = self
-                .moved
-                .iter()
-                .filter(|(_, to)| Shared::ptr_eq(&to.mnt, other))
-                .count();
             !Shared::ptr_eq(other, mnt)
                 && only_that
-                && is_used(other, 1 + listed + moved + usize::from(on_top.is_some()))
-        })
+                && is_used(other, 1 + other.noted() as usize + usize::from(on_top.is_some()))
+        });
+        listed.for_each(|one| one.note(0));
+        used
     }
 
     /// Unmounts what goes, and gives it to the caller.
@@ -303,11 +310,7 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
         // What goes from there is no longer found there.
         Some(under) => {
             let place = under.at.lock().take();
-            let hung = place.and_then(|place| {
-                let key = address(&under) as usize;
-                HANGING.lock().remove((address(&place.mnt), key))
-            });
-            drop(hung);
+            drop(place.map(|place| unlist_at(&under, &place)));
             to.dentry.mounted.replace(&to.mnt, mnt.clone());
         }
         None => to.dentry.mounted.add(&to.mnt, mnt.clone()),
@@ -318,13 +321,12 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     }
 }
 
-/// Whether nothing is in a mount that stays if it is unmounted. What covers its root only comes to lie lower.
-fn is_empty(mnt: &Shared<Mount>) -> bool {
-    let on_top = topper(mnt);
-    children(mnt).all(|child| {
-        matches!(child.noted(), GOES | EMPTY)
-            || on_top.as_ref().is_some_and(|top| Shared::ptr_eq(top, &child))
-    })
+/// How many mounts are in one that stay if it is unmounted. What covers its root only comes to lie lower.
+fn kept_in(mnt: &Shared<Mount>) -> u32 {
+    let stays = |child: &Shared<Mount>| {
+        !matches!(child.noted(), GOES | EMPTY) && !child.mountpoint().is_some_and(|at| is_mounted(&at))
+    };
+    children(mnt).filter(stays).count() as u32
 }
 
 /// Calls `f` with a mount and all in it: those above first.
@@ -420,7 +422,7 @@ pub fn forget(gone: impl Fn(&Shared<Dentry>) -> bool) {
 pub fn uncover(name: &Dentry) {
     let mut peers = change();
     // What is stuck goes with what it is stuck in.
-    while let Some(mnt) = name.mounted.one_that(|mnt| mnt.mountpoint().is_some()) {
+    while let Some(mnt) = one_on(name) {
         take_all(&mut peers, mnt, false);
     }
 }
@@ -437,6 +439,6 @@ pub fn is_local(name: &Dentry) -> bool {
                 table.as_ref().is_some_and(|table| Arc::ptr_eq(table, mine))
             })
         };
-        name.mounted.has_one(is_mine)
+        any_on(name, is_mine)
     })
 }

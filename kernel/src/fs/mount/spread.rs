@@ -2,7 +2,7 @@
 //! slaves, too. All copies, with their places in the lists, are made before anything is changed.
 
 use super::tree::{
-    HANGING, Peers, address, children, clear, cover, differ, hang, hang_too, is_shared, node, relist, unlist,
+    Hanging, Peers, children, clear, cover, differ, hang, hang_too, is_shared, node, relist, unlist,
 };
 use super::{LOCK_ATIME, LOCKED, LOCKS, Mount, Table, namespace, table};
 use crate::fs::dentry::Dentry;
@@ -46,6 +46,13 @@ impl Tree {
     /// The mount above all others.
     pub fn root(&self) -> &Shared<Mount> {
         &self.0[0].mnt
+    }
+    /// Where one of them that is not the root is mounted.
+    fn place_of(&self, limb: &Limb) -> Path {
+        Path {
+            mnt: self.0[limb.above].mnt.clone(),
+            dentry: limb.on.clone(),
+        }
     }
     pub fn any(&self, f: impl Fn(&Mount) -> bool) -> bool {
         self.0.iter().any(|limb| f(&limb.mnt))
@@ -163,22 +170,19 @@ pub(super) fn share(peers: &mut Peers, mnt: &Shared<Mount>) {
 
 /// What a mount needs to be in the lists.
 pub(super) struct Nodes {
-    hanging: Option<NodeBox<usize, Shared<Mount>>>,
+    hanging: Option<Hanging>,
     listed: NodeBox<usize, Shared<Mount>>,
 }
 
-/// For all of a tree. `outside`: what its first mount is mounted in. `ENOMEM`.
-pub(super) fn nodes_for(tree: &Tree, outside: Option<&Shared<Mount>>) -> Result<Vec<Nodes>, Errno> {
+/// For all of a tree. `outside`: where its first mount is mounted. `ENOMEM`.
+pub(super) fn nodes_for(tree: &Tree, outside: Option<&Path>) -> Result<Vec<Nodes>, Errno> {
     let mut all = Vec::new();
     room(&mut all, tree.0.len())?;
     for (i, limb) in tree.0.iter().enumerate() {
-        let above = if i == 0 {
-            outside
-        } else {
-            Some(&tree.0[limb.above].mnt)
-        };
+        let inside = (i > 0).then(|| tree.place_of(limb));
+        let at = inside.as_ref().or(outside);
         all.push(Nodes {
-            hanging: above.map(|above| node(&limb.mnt, address(above))).transpose()?,
+            hanging: at.map(|at| Hanging::at(&limb.mnt, at)).transpose()?,
             listed: node(&limb.mnt, u64::from(limb.mnt.id))?,
         });
     }
@@ -193,16 +197,12 @@ fn put_together(tree: &Tree, nodes: Vec<Nodes>, into: &Arc<Table>, at: Option<Pa
     for (limb, nodes) in tree.0.iter().zip(nodes) {
         *limb.mnt.table.lock() = Some(into.clone());
         if let Some(hanging) = nodes.hanging {
-            HANGING.lock().insert(hanging);
+            hanging.list();
         }
         into.list.lock().insert(nodes.listed);
     }
     for limb in &tree.0[1..] {
-        let place = Path {
-            mnt: tree.0[limb.above].mnt.clone(),
-            dentry: limb.on.clone(),
-        };
-        hang_too(&limb.mnt, place);
+        hang_too(&limb.mnt, tree.place_of(limb));
     }
 }
 
@@ -219,7 +219,7 @@ fn take_apart(tree: &Tree) {
 
 /// A copy that appears in another mount.
 struct Copy {
-    into: Shared<Mount>,
+    at: Path,
     table: Arc<Table>,
     tree: Tree,
     nodes: Vec<Nodes>,
@@ -287,11 +287,15 @@ fn collect(peers: &mut Peers, tree: &Tree, at: &Path, copies: &mut Vec<Copy>) ->
         table.count(kept.0.len())?;
         let copied = copies_of(kept, None)?;
         copied.root().set_state(0, LOCKED);
-        let nodes = nodes_for(&copied, Some(&into))?;
+        let place = Path {
+            mnt: into,
+            dentry: at.dentry.clone(),
+        };
+        let nodes = nodes_for(&copied, Some(&place))?;
         room(copies, 1)?;
         let own = peers.shared(member);
         copies.push(Copy {
-            into,
+            at: place,
             table,
             tree: copied,
             nodes,
@@ -362,7 +366,7 @@ fn attach_counted(
     let mut nodes = Vec::new();
     if kind == Kind::New {
         into.count(tree.0.len())?;
-        nodes = nodes_for(&tree, Some(&at.mnt))?;
+        nodes = nodes_for(&tree, Some(&at))?;
     }
     if shared {
         *prepared = copies(peers, &tree, &at).inspect_err(|_| forget_counts(peers, &at))?;
@@ -373,16 +377,8 @@ fn attach_counted(
         put_together(&tree, nodes, into, Some(at.clone()));
     }
     for copy in &mut *prepared {
-        let place = Path {
-            mnt: copy.into.clone(),
-            dentry: at.dentry.clone(),
-        };
-        put_together(
-            &copy.tree,
-            core::mem::take(&mut copy.nodes),
-            &copy.table,
-            Some(place),
-        );
+        let nodes = core::mem::take(&mut copy.nodes);
+        put_together(&copy.tree, nodes, &copy.table, Some(copy.at.clone()));
     }
     let _moving = Moving::begin();
     let old = hang(tree.root(), at.clone()).inspect_err(|_| {
@@ -399,10 +395,7 @@ fn attach_counted(
                 adopt(peers, limb, As::Same);
             }
         }
-        Kind::Moved => {
-            relist(tree.root(), old.as_ref(), &at);
-            clear(old);
-        }
+        Kind::Moved => clear(old),
     }
     if shared {
         for limb in &tree.0 {
@@ -419,7 +412,7 @@ fn attach_counted(
                 limb.like = Some(like.mnt.clone());
             }
         }
-        commit(peers, copy, &at.dentry);
+        commit(peers, copy);
     }
     for limb in &mut tree.0 {
         limb.like = None;
@@ -439,8 +432,8 @@ fn forget_counts(peers: &Peers, at: &Path) {
     }
 }
 
-/// A copy, which is put together, appears in its mount, on name `on`. What was mounted there is on top of it.
-fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
+/// A copy, which is put together, appears in its mount. What was mounted there is on top of it.
+fn commit(peers: &mut Peers, copy: &Copy) {
     let how = if copy.slave { As::Slave } else { As::Same };
     for limb in &copy.tree.0 {
         adopt(peers, limb, how);
@@ -454,11 +447,8 @@ fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
     }
     let root = copy.tree.root();
     root.set_state(0, LOCKED);
-    let place = Path {
-        mnt: copy.into.clone(),
-        dentry: on.clone(),
-    };
-    match on.mounted.find(&copy.into) {
+    let place = &copy.at;
+    match place.dentry.mounted.find(&place.mnt) {
         Some(over) => {
             let top = Path {
                 mnt: root.clone(),
@@ -469,7 +459,7 @@ fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
             top.dentry.mounted.add(&top.mnt, over);
             place.dentry.mounted.replace(&place.mnt, root.clone());
         }
-        None => hang_too(root, place),
+        None => hang_too(root, place.clone()),
     }
     copy.table.changes.announce();
 }

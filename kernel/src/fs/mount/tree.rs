@@ -25,6 +25,8 @@ static CHANGE: Mutex<Groups<Shared<Mount>>> = Mutex::new(Groups::new());
 /// All mounts by the address of the mount in which each is mounted. They change only while all mounts are
 /// locked.
 pub(super) static HANGING: SpinLock<Listed> = SpinLock::new(RangeTree::new());
+/// The same by the address of the name on which each is mounted.
+static NAMED: SpinLock<Listed> = SpinLock::new(RangeTree::new());
 /// Mounts by some number and their addresses.
 pub(super) type Listed = RangeTree<usize, Shared<Mount>>;
 /// Where one is among them.
@@ -153,15 +155,18 @@ pub(super) fn differ(at: &Path, root: &Dentry) -> bool {
     (at.dentry.inode.kind == FileType::Directory) != (root.inode.kind == FileType::Directory)
 }
 
-/// Mounts `mnt` at `at`, where nothing is mounted. Returns where it was mounted before; it still is there,
-/// too. `ENOENT`: the name was removed meanwhile. The caller has locked all mounts.
+/// Mounts `mnt`, which is in the lists, at `at`, where nothing is mounted. Returns where it was mounted before;
+/// it still is there, too, but no longer in the lists. `ENOENT`: the name was removed meanwhile. The caller has
+/// locked all mounts.
 pub(super) fn hang(mnt: &Shared<Mount>, at: Path) -> Result<Option<Path>, Errno> {
     // Set first: from the moment at which a walk can enter the mount, it must find the way up.
     let old = mnt.at.lock().replace(at.clone());
-    match at
-        .dentry
-        .while_named(|| at.dentry.mounted.add(&at.mnt, mnt.clone()))
-    {
+    let result = at.dentry.while_named(|| {
+        at.dentry.mounted.add(&at.mnt, mnt.clone());
+        // Who removes names looks for it in the lists.
+        relist(mnt, old.as_ref(), &at);
+    });
+    match result {
         Ok(()) => Ok(old),
         Err(e) => {
             *mnt.at.lock() = old;
@@ -188,27 +193,91 @@ pub(super) fn clear(at: Option<Path>) {
 /// Among those that hang, `mnt` hangs in another one from now on: the one at `to`.
 pub(super) fn relist(mnt: &Shared<Mount>, from: Option<&Path>, to: &Path) {
     let Some(from) = from else { return };
-    let mut list = HANGING.lock();
-    if let Some(mut node) = list.remove((address(&from.mnt), address(mnt) as usize)) {
-        let range = node.range_mut();
-        (range.first, range.last) = (address(&to.mnt), address(&to.mnt));
-        list.insert(node);
+    let key = address(mnt) as usize;
+    let lists = [&HANGING, &NAMED];
+    for (list, (from, to)) in lists.into_iter().zip(numbers(from).into_iter().zip(numbers(to))) {
+        let mut list = list.lock();
+        if let Some(mut node) = list.remove((from, key)) {
+            let range = node.range_mut();
+            (range.first, range.last) = (to, to);
+            list.insert(node);
+        }
     }
+}
+
+/// The numbers by which what is mounted at a place is in [`HANGING`] and in [`NAMED`].
+fn numbers(at: &Path) -> [u64; 2] {
+    [address(&at.mnt), Shared::address(&at.dentry) as u64]
+}
+
+/// What a mount needs to be in the lists of those that hang.
+pub(super) struct Hanging([ListNode; 2]);
+type ListNode = NodeBox<usize, Shared<Mount>>;
+
+impl Hanging {
+    /// For a mount at a place. `ENOMEM`.
+    pub fn at(mnt: &Shared<Mount>, at: &Path) -> Result<Self, Errno> {
+        let [hanging, named] = numbers(at);
+        Ok(Self([node(mnt, hanging)?, node(mnt, named)?]))
+    }
+    /// Adds it to the lists. The caller has locked all mounts.
+    pub fn list(self) {
+        let [hanging, named] = self.0;
+        HANGING.lock().insert(hanging);
+        NAMED.lock().insert(named);
+    }
+}
+
+/// A mount at a place hangs no longer there. What is returned drops references to it. The caller has locked
+/// all mounts.
+pub(super) fn unlist_at(mnt: &Shared<Mount>, at: &Path) -> [Option<ListNode>; 2] {
+    let key = address(mnt) as usize;
+    let [hanging, named] = numbers(at);
+    let hanging = HANGING.lock().remove((hanging, key));
+    [hanging, NAMED.lock().remove((named, key))]
+}
+
+/// How many mounts are looked at before interrupts or other threads may come.
+const PIECE: usize = 64;
+
+/// Whether `f` is true of one of the mounts on a name, in any mount of its tree. It takes no reference, which
+/// would make a mount busy for who unmounts it.
+pub(super) fn any_on(name: &Dentry, f: impl Fn(&Mount) -> bool) -> bool {
+    let number = core::ptr::from_ref(name).addr() as u64;
+    let mut last = (number, 0);
+    loop {
+        let list = NAMED.lock();
+        for _ in 0..PIECE {
+            let Some(found) = list.behind(last).filter(|found| found.first == number) else {
+                return false;
+            };
+            if f(&found.value) {
+                return true;
+            }
+            last = found.place();
+        }
+    }
+}
+
+/// One of the mounts on a name, in any mount of its tree. The caller has locked all mounts.
+pub(super) fn one_on(name: &Dentry) -> Option<Shared<Mount>> {
+    let number = core::ptr::from_ref(name).addr() as u64;
+    let found = behind(&NAMED, (number, 0));
+    found.and_then(|((first, _), mnt)| (first == number).then_some(mnt))
 }
 
 /// Takes a mount, which is mounted at `at` if anywhere, out of the lists. What is returned drops references to
 /// it. The caller has locked all mounts.
 pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
-    let key = address(mnt) as usize;
-    let hanging = at.and_then(|at| HANGING.lock().remove((address(&at.mnt), key)));
+    let hung = at.map(|at| unlist_at(mnt, at));
     let table = mnt.table.lock().take();
     let listed = table.as_ref().and_then(|table| {
-        let place = (u64::from(mnt.id), key);
+        let place = (u64::from(mnt.id), address(mnt) as usize);
         table.list.lock().remove(place)
     });
     Unlisted {
         table,
-        _nodes: [hanging, listed],
+        _nodes: (hung, listed),
     }
 }
 
@@ -216,7 +285,7 @@ pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
 pub(super) struct Unlisted {
     /// The table in which it was.
     pub table: Option<Arc<Table>>,
-    _nodes: [Option<NodeBox<usize, Shared<Mount>>>; 2],
+    _nodes: (Option<[Option<ListNode>; 2]>, Option<ListNode>),
 }
 
 /// The first mount directly below `mnt` behind an address. The caller has locked all mounts.
@@ -396,11 +465,17 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     // For a moment the mounts form a circle, in which walkers would go round as long as this thread waits.
     crate::sync::without_preemption(|| {
         let _moving = Moving::begin();
-        hang(&root.mnt, put_old.clone())?;
-        relist(&root.mnt, Some(&root_at), &put_old);
+        // In the lists something is on that name all the time.
+        let from = new_root.mnt.mountpoint();
+        relist(&new_root.mnt, from.as_ref(), &root_at);
+        if let Err(e) = hang(&root.mnt, put_old) {
+            if let Some(from) = &from {
+                relist(&new_root.mnt, Some(&root_at), from);
+            }
+            return Err(e);
+        }
         root_at.dentry.mounted.replace(&root_at.mnt, new_root.mnt.clone());
-        let old = new_root.mnt.at.lock().replace(root_at.clone());
-        relist(&new_root.mnt, old.as_ref(), &root_at);
+        let old = new_root.mnt.at.lock().replace(root_at);
         clear(old);
         Ok::<(), Errno>(())
     })?;
