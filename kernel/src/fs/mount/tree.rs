@@ -237,7 +237,7 @@ pub(super) fn unlist_at(mnt: &Shared<Mount>, at: &Path) -> [Option<ListNode>; 2]
     [hanging, NAMED.lock().remove((named, key))]
 }
 
-/// How many mounts are looked at before interrupts or other threads may come.
+/// How many mounts are looked at before others may have the list.
 const PIECE: usize = 64;
 
 /// Whether `f` is true of one of the mounts on a name, in any mount of its tree. It takes no reference, which
