@@ -240,14 +240,10 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     drop(number);
     // These may be the last references. They are dropped without the tree lock.
     while let Some(node) = gone.pop() {
-        let covered = node.range().value.is_covered();
-        drop(node);
-        if covered {
-            crate::fs::procfs::process_gone();
-        }
+        forget(node);
     }
     if !last && process.is_covered() {
-        crate::fs::procfs::process_gone();
+        crate::fs::procfs::process_gone(process);
     }
     if last {
         crate::task::timers::ended(process);
@@ -301,16 +297,19 @@ pub(super) enum Reaped {
     Thread(Former<Task>, u32),
 }
 
+/// Nobody waits for a process any more. No lock is held.
+fn forget(node: ChildNode) {
+    let process = &node.range().value;
+    if process.is_covered() {
+        crate::fs::procfs::process_gone(process);
+    }
+    drop(node);
+}
+
 /// Drops it, with no lock held.
 pub(super) fn finish(gone: Option<Reaped>) {
     match gone {
-        Some(Reaped::Process(node)) => {
-            let covered = node.range().value.is_covered();
-            drop(node);
-            if covered {
-                crate::fs::procfs::process_gone();
-            }
-        }
+        Some(Reaped::Process(node)) => forget(node),
         Some(Reaped::Thread(number, uid)) => {
             user::uncharge(uid);
             drop(number);

@@ -47,7 +47,6 @@ pub enum Which {
 }
 
 /// What `wait` reports.
-#[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// The child's number in the caller's PID namespace.
     pub pid: i32,
@@ -61,8 +60,8 @@ pub struct Report {
     pub value: i32,
     /// What the child, and children for which it waited, have used.
     pub usage: Usage,
-    /// Something was mounted below its directory in `/proc`.
-    covered: bool,
+    /// The child, if something was mounted below its directory in `/proc`.
+    covered: Option<Arc<Process>>,
 }
 
 impl Report {
@@ -79,9 +78,12 @@ enum Look {
 
 /// Waits until the state of a child changes. `Ok(None)`: none has, and `NOHANG` was given.
 pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
-    let found = wait_for_report(which, options)?;
-    if found.as_ref().is_some_and(|found| found.covered && found.ended()) {
-        crate::fs::procfs::process_gone();
+    let mut found = wait_for_report(which, options)?;
+    if let Some(found) = &mut found
+        && let Some(process) = found.covered.take()
+        && found.ended()
+    {
+        crate::fs::procfs::process_gone(&process);
     }
     Ok(found)
 }
@@ -138,8 +140,8 @@ pub(super) fn for_all() {
                 Look::Nothing => false,
             });
         let Some(found) = found else { return };
-        if found.covered {
-            crate::fs::procfs::process_gone();
+        if let Some(process) = found.covered {
+            crate::fs::procfs::process_gone(&process);
         }
     }
 }
@@ -368,6 +370,6 @@ fn report(child: &Arc<Process>, status: i32, code: i32, value: i32) -> Report {
         code,
         value,
         usage,
-        covered: child.is_covered(),
+        covered: child.is_covered().then(|| child.clone()),
     }
 }

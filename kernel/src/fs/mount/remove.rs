@@ -1,8 +1,7 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    HANGING, Peers, Place, address, any_on, behind, change, child, children, clear, is_mounted, one_on,
-    relist, unlist, unlist_at,
+    Peers, address, any_on, change, child, children, clear, is_mounted, one_on, relist, unlist, unlist_at,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -10,7 +9,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::mm::reserve::room;
 use crate::rcu::Shared;
-use crate::task::{TaskFlags, current};
+use crate::task::{Process, TaskFlags, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -404,15 +403,25 @@ pub(super) fn take_all(peers: &mut Peers, mnt: Shared<Mount>, at_once: bool) {
     drop(mnt);
 }
 
-/// Unmounts what is mounted on names that no longer exist.
-pub fn forget(gone: impl Fn(&Shared<Dentry>) -> bool) {
+/// Unmounts what is mounted on those names of a process that are `gone`. May sleep.
+pub fn forget(process: &Process, gone: impl Fn(&Shared<Dentry>) -> bool) {
     let mut peers = change();
-    let mut last: Place = (0, 0);
-    while let Some((place, mnt)) = behind(&HANGING, last) {
-        last = place;
-        if mnt.mountpoint().is_some_and(|at| gone(&at.dentry)) {
-            take_all(&mut peers, mnt, false);
+    let mut names = process.take_covered();
+    names.retain(|name| {
+        let is_gone = gone(name);
+        if is_gone {
+            uncover_all(&mut peers, name);
         }
+        !is_gone
+    });
+    process.put_covered(names);
+}
+
+/// Unmounts what is mounted on a name, everywhere.
+fn uncover_all(peers: &mut Peers, name: &Dentry) {
+    // What is stuck goes with what it is stuck in.
+    while let Some(mnt) = one_on(name) {
+        take_all(peers, mnt, false);
     }
 }
 
@@ -420,11 +429,7 @@ pub fn forget(gone: impl Fn(&Shared<Dentry>) -> bool) {
 /// unmounts that. May sleep, with no directory locked.
 #[cold]
 pub fn uncover(name: &Dentry) {
-    let mut peers = change();
-    // What is stuck goes with what it is stuck in.
-    while let Some(mnt) = one_on(name) {
-        take_all(&mut peers, mnt, false);
-    }
+    uncover_all(&mut change(), name);
 }
 
 /// Whether something is mounted on a name in the namespace of the running task, so that the name stays. Its

@@ -343,7 +343,10 @@ pub(super) fn attach(peers: &mut Peers, tree: Tree, at: Path, kind: Kind) -> Res
         return Err(Errno::ENOTDIR);
     }
     // What lies there may come to lie on the root. Of a process that is gone nothing goes any more.
-    let _ = cover(&tree.root().root);
+    match cover(&tree.root().root) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(e) => return Err(e),
+    }
     let into = at.mnt.table()?;
     let mut prepared = Vec::new();
     let result = attach_counted(peers, tree, at, kind, &into, &mut prepared);

@@ -142,11 +142,11 @@ pub(super) fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
 }
 
 /// Something is, or may come to be, mounted on a name: if that is in the directory of a process, what is there
-/// goes with the process. `ENOENT`: the process is gone.
+/// goes with the process. `ENOENT`: the process is gone; `ENOMEM`.
 pub(super) fn cover(name: &Shared<Dentry>) -> Result<(), Errno> {
     match name.process() {
-        Some(process) if !process.cover() => Err(Errno::ENOENT),
-        _ => Ok(()),
+        Some(process) => process.cover(name),
+        None => Ok(()),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::rcu::Shared;
 use crate::task::ns::UserRef;
 use crate::task::ns::pid::{self, PidRef};
 use crate::task::pid::{find_process_in, find_task_in, next_process_in};
-use crate::task::{ExitState, current};
+use crate::task::{ExitState, Process, current};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -61,15 +61,12 @@ fn root() -> Shared<Dentry> {
     pseudo::root(&sb, 0o555, Arc::new(Root(ns)))
 }
 
-/// A process has been waited for, or a thread has ended, and its directory is gone, below which something was
-/// mounted ([`crate::task::Process::is_covered`]): unmounts that. May sleep.
+/// A process has been waited for, or a thread of it has ended. Something was mounted below its directory
+/// ([`Process::is_covered`]): unmounts that, or what was mounted below the thread's. May sleep.
 #[cold]
-pub fn process_gone() {
-    mount::forget(|at| {
-        if at
-            .process()
-            .is_some_and(|process| process.exit_state() == ExitState::Dead)
-        {
+pub fn process_gone(process: &Process) {
+    mount::forget(process, |at| {
+        if process.exit_state() == ExitState::Dead {
             return true;
         }
         let number = at.name_at_top().and_then(|top| number(&top));
