@@ -825,6 +825,7 @@ static void crowded(void) {
 static void with_process(void) {
     char path[64], link[64];
     int go[2];
+    fresh();
     CHECK(pipe(go) == 0);
     pid_t child = fork();
     if (child == 0) {
@@ -837,12 +838,22 @@ static void with_process(void) {
     int fd = open(path, O_PATH | O_DIRECTORY);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     snprintf(path, sizeof path, "/proc/%d/fdinfo", child);
+    for (int i = 0; i < 40; i++) {
+        if (mount("none", path, "tmpfs", 0, NULL) != 0) failed++;
+        if (umount(path) != 0) failed++;
+    }
     CHECK(fd >= 0 && mount("none", path, "tmpfs", 0, NULL) == 0 && mounted(path) == 1);
+    CHECK(mount(path, in("b"), NULL, MS_BIND, NULL) == 0 && mounted(in("b")) == 1);
+    /* The directory itself, elsewhere, and something on that. */
+    CHECK(mount(link, in("c"), NULL, MS_BIND, NULL) == 0 && tmpfs("c") == 0 && mounted(in("c")) == 2);
     close(go[1]);
     CHECK(child_good(child) && mounted(path) == 0);
+    CHECK(mounted(in("b")) == 1 && mounted(in("c")) == 1);
     /* On what is gone nothing is mounted. */
     CHECK(gives(mount("none", link, "tmpfs", 0, NULL), ENOENT));
+    CHECK(gives(tmpfs("c"), ENOENT));
     close(fd);
+    done();
 }
 
 /* The mount of a namespace's file. */

@@ -221,8 +221,8 @@ impl Mount {
             self.expiring.store(false, Ordering::Relaxed);
         }
     }
-    /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags. Its source is the
-    /// name of its file system.
+    /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags. Its source is
+    /// the name of its file system.
     pub fn new_internal(root: Shared<Dentry>, flags: u32) -> Shared<Self> {
         let source = root.inode.sb.fs_type;
         Self::build(root, flags, source.as_bytes(), true)

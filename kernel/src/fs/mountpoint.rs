@@ -30,8 +30,8 @@ impl Hung {
     }
 }
 
-/// Some of all mounts. New ones come last, and one that is removed still leads to those behind it, so a reader
-/// misses none but what comes or goes meanwhile.
+/// Some of all mounts. New ones come last, and one that is removed still leads to those behind it, so a
+/// reader misses none but what comes or goes meanwhile.
 struct Chain {
     first: Slot<Hung>,
     /// Held by who changes it.

@@ -521,9 +521,9 @@ impl Process {
     pub(super) fn set_exit_state(&self, state: ExitState) {
         self.exit_state.store(state as u32, Ordering::Release);
     }
-    /// Something is to be mounted on a name below its directory in `/proc`. Whoever reaps it, or ends a thread
-    /// of it, sees that ([`Self::is_covered`]). `ENOENT`: a parent has waited for it; `ENOMEM`. The caller has
-    /// locked all mounts.
+    /// Something is to be mounted on a name below its directory in `/proc`. Whoever reaps it, or ends a
+    /// thread of it, sees that ([`Self::is_covered`]). `ENOENT`: a parent has waited for it; `ENOMEM`. The
+    /// caller has locked all mounts.
     pub fn cover(&self, name: &Shared<Dentry>) -> Result<(), Errno> {
         {
             let _tree = TREE.lock();

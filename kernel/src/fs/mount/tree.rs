@@ -141,8 +141,8 @@ pub(super) fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
     Ok((at, pin))
 }
 
-/// Something is, or may come to be, mounted on a name: if that is in the directory of a process, what is there
-/// goes with the process. `ENOENT`: the process is gone; `ENOMEM`.
+/// Something is, or may come to be, mounted on a name: if that is in the directory of a process, what is
+/// there goes with the process. `ENOENT`: the process is gone; `ENOMEM`.
 pub(super) fn cover(name: &Shared<Dentry>) -> Result<(), Errno> {
     match name.process() {
         Some(process) => process.cover(name),
@@ -155,9 +155,9 @@ pub(super) fn differ(at: &Path, root: &Dentry) -> bool {
     (at.dentry.inode.kind == FileType::Directory) != (root.inode.kind == FileType::Directory)
 }
 
-/// Mounts `mnt`, which is in the lists, at `at`, where nothing is mounted. Returns where it was mounted before;
-/// it still is there, too, but no longer in the lists. `ENOENT`: the name was removed meanwhile. The caller has
-/// locked all mounts.
+/// Mounts `mnt`, which is in the lists, at `at`, where nothing is mounted. Returns where it was mounted
+/// before; it still is there, too, but no longer in the lists. `ENOENT`: the name was removed meanwhile. The
+/// caller has locked all mounts.
 pub(super) fn hang(mnt: &Shared<Mount>, at: Path) -> Result<Option<Path>, Errno> {
     // Set first: from the moment at which a walk can enter the mount, it must find the way up.
     let old = mnt.at.lock().replace(at.clone());
@@ -266,8 +266,8 @@ pub(super) fn one_on(name: &Dentry) -> Option<Shared<Mount>> {
     found.and_then(|((first, _), mnt)| (first == number).then_some(mnt))
 }
 
-/// Takes a mount, which is mounted at `at` if anywhere, out of the lists. What is returned drops references to
-/// it. The caller has locked all mounts.
+/// Takes a mount, which is mounted at `at` if anywhere, out of the lists. What is returned drops references
+/// to it. The caller has locked all mounts.
 pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
     let hung = at.map(|at| unlist_at(mnt, at));
     let table = mnt.table.lock().take();
