@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -709,6 +710,201 @@ static void many(void) {
     done();
 }
 
+/* Becomes root of a new user namespace with a copy of the mounts. */
+static void lessen(int more) {
+    CHECK(unshare(CLONE_NEWUSER | CLONE_NEWNS | more) == 0);
+    CHECK(write_to("/proc/self/setgroups", "deny") && write_to("/proc/self/uid_map", "0 0 1"));
+    CHECK(write_to("/proc/self/gid_map", "0 0 1"));
+}
+
+static int make_file(const char *name) {
+    int fd = open(in(name), O_CREAT | O_WRONLY, 0600);
+    if (fd < 0) return -1;
+    return close(fd);
+}
+
+/* What a locked mount covers is not seen while its tree is bound and unmounted. */
+enum { WIDE = 300, BINDS = 40 };
+static void *look_in(void *stop) {
+    char path[128], other[128];
+    snprintf(path, sizeof path, "%s/c/b/secret", base);
+    snprintf(other, sizeof other, "%s/c/./b/secret", base);
+    long found = 0;
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
+        found += access(path, F_OK) == 0;
+        found += access(other, F_OK) == 0;
+    }
+    return (void *)found;
+}
+static void hide(void) {
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    sched_setaffinity(0, sizeof all, &all);
+    lessen(0);
+    CHECK(access(in("a/b/secret"), F_OK) == -1 && access(in("a/b/above"), F_OK) == 0);
+    /* The copies of these come between. */
+    char name[32];
+    CHECK(tmpfs("a/w") == 0);
+    for (int i = 0; i < WIDE; i++) {
+        snprintf(name, sizeof name, "a/w/%d", i);
+        if (dir(name) != 0 || bind_to("d", name, 0) != 0) failed++;
+    }
+    int stop = 0;
+    pthread_t lookers[2];
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&lookers[i], NULL, look_in, &stop) == 0);
+    for (int i = 0; i < BINDS; i++) {
+        if (bind_to("a", "c", MS_REC) != 0) failed++;
+        if (umount2(in("c"), MNT_DETACH) != 0) failed++;
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++) {
+        void *found;
+        CHECK(pthread_join(lookers[i], &found) == 0 && found == NULL);
+    }
+    _exit(failed);
+}
+static void hidden(void) {
+    fresh();
+    CHECK(tmpfs("a") == 0 && dir("a/b") == 0 && dir("a/w") == 0 && make_file("a/b/secret") == 0);
+    CHECK(tmpfs("a/b") == 0 && make_file("a/b/above") == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        failed = 0;
+        hide();
+    }
+    CHECK(child_good(child));
+    done();
+}
+
+/* However many others have something mounted on a name, that is nothing to who has not. */
+enum { CROWD = 2000, WALKS = 200 };
+static long walks(const char *path) {
+    long best = -1;
+    for (int i = 0; i < 20; i++) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        for (int j = 0; j < WALKS; j++)
+            if (access(path, F_OK) != 0) return -1;
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        long took = (to.tv_sec - from.tv_sec) * 1000000000 + (to.tv_nsec - from.tv_nsec);
+        if (best < 0 || took < best) best = took;
+    }
+    return best;
+}
+static int crowd_body(void) {
+    char name[32];
+    CHECK(become("a", MS_PRIVATE) == 0 && become("a", MS_SHARED) == 0);
+    for (int i = 0; i < CROWD; i++) {
+        snprintf(name, sizeof name, "b/%d", i);
+        if (dir(name) != 0 || bind_to("a", name, 0) != 0) return 1;
+    }
+    CHECK(tmpfs("a/x") == 0 && mounted(in("b/0/x")) == 1 && mounted(in("b/1999/x")) == 1);
+    CHECK(make_file("b/7/x/own") == 0 && access(in("b/8/x/own"), F_OK) == 0);
+    /* One of them that is in use keeps all. */
+    int fd = open(in("b/1999/x/own"), O_RDONLY);
+    CHECK(fd >= 0 && gives(umount(in("a/x")), EBUSY) && close(fd) == 0);
+    CHECK(umount(in("b/3/x")) == 0 && mounted(in("a/x")) == 0 && mounted(in("b/1998/x")) == 0);
+    CHECK(access(in("b/8/x/own"), F_OK) == -1);
+    CHECK(tmpfs("b/1000/x") == 0 && mounted(in("a/x")) == 1);
+    return 0;
+}
+static void crowded(void) {
+    with_a(MS_PRIVATE);
+    CHECK(dir("a/x/file") == 0 && dir("a/z/file") == 0);
+    struct child child = start(CLONE_NEWNS, crowd_body);
+    let_go(&child);
+    long here = walks(in("a/x/file")), nothing = walks(in("a/z/file"));
+    CHECK(here > 0 && nothing > 0 && here / 8 < nothing);
+    /* Their mounts do not keep the name, and go with it. */
+    CHECK(rmdir(in("a/x/file")) == 0 && rmdir(in("a/x/y")) == 0 && rmdir(in("a/x")) == 0);
+    end(&child);
+    done();
+}
+
+/* What is mounted below a process's directory goes with the process. */
+static void with_process(void) {
+    char path[64], link[64];
+    int go[2];
+    fresh();
+    CHECK(pipe(go) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char c;
+        close(go[1]);
+        _exit(read(go[0], &c, 1) == 0 ? 0 : 1);
+    }
+    close(go[0]);
+    snprintf(path, sizeof path, "/proc/%d", child);
+    int fd = open(path, O_PATH | O_DIRECTORY);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", child);
+    for (int i = 0; i < 40; i++) {
+        if (mount("none", path, "tmpfs", 0, NULL) != 0) failed++;
+        if (umount(path) != 0) failed++;
+    }
+    CHECK(fd >= 0 && mount("none", path, "tmpfs", 0, NULL) == 0 && mounted(path) == 1);
+    CHECK(mount(path, in("b"), NULL, MS_BIND, NULL) == 0 && mounted(in("b")) == 1);
+    /* The directory itself, elsewhere, and something on that. */
+    CHECK(mount(link, in("c"), NULL, MS_BIND, NULL) == 0 && tmpfs("c") == 0 && mounted(in("c")) == 2);
+    close(go[1]);
+    CHECK(child_good(child) && mounted(path) == 0);
+    CHECK(mounted(in("b")) == 1 && mounted(in("c")) == 1);
+    /* On what is gone nothing is mounted. */
+    CHECK(gives(mount("none", link, "tmpfs", 0, NULL), ENOENT));
+    CHECK(gives(tmpfs("c"), ENOENT));
+    close(fd);
+    done();
+}
+
+/* The mount of a namespace's file. */
+static void namespace_file(void) {
+    char name[64], word[80];
+    fresh();
+    ssize_t size = readlink("/proc/self/ns/uts", name, sizeof name - 1);
+    CHECK(size > 0 && make_file("a/uts") == 0);
+    name[size > 0 ? size : 0] = 0;
+    CHECK(mount("/proc/self/ns/uts", in("a/uts"), NULL, MS_BIND, NULL) == 0);
+    snprintf(word, sizeof word, " %s %s rw ", name, in("a/uts"));
+    CHECK(has_word(in("a/uts"), word));
+    CHECK(has_word(in("a/uts"), " - nsfs nsfs rw") && !has_word(in("a/uts"), "atime"));
+    CHECK(umount(in("a/uts")) == 0);
+    done();
+}
+
+/* A directory that is only empty for now is hidden by what is mounted on it. */
+static int fresh_proc(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        lessen(CLONE_NEWPID);
+        pid_t first = fork();
+        if (first == 0) _exit(mount("none", in("c"), "proc", 0, NULL) == 0 ? 0 : errno);
+        int status;
+        waitpid(first, &status, 0);
+        _exit(WEXITSTATUS(status));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+static void empty_for_now(void) {
+    char path[64];
+    fresh();
+    int before = fresh_proc();
+    CHECK(before == 0 || before == EPERM);
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    siginfo_t info;
+    CHECK(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);
+    snprintf(path, sizeof path, "/proc/%d/fd", child);
+    CHECK(mount("none", path, "tmpfs", 0, NULL) == 0);
+    if (before == 0)
+        CHECK(fresh_proc() == EPERM);
+    else
+        printf("mountns: not checked: here no user namespace may mount proc\n");
+    CHECK(child_good(child) && mounted(path) == 0 && fresh_proc() == before);
+    done();
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     /* On Linux 6.18 which namespace is older is only known for those made on the same CPU. */
@@ -746,6 +942,11 @@ int main(void) {
         received();
         many();
         if (is_limen()) limit();
+        hidden();
+        crowded();
+        with_process();
+        namespace_file();
+        empty_for_now();
         _exit(report());
     }
     CHECK(child_good(child));

@@ -12,11 +12,11 @@ use crate::fs::inode::{FileType, Inode};
 use crate::fs::mountpoint::Mountpoint;
 use crate::rcu::{Held, Retire, Retiring, Shared};
 use crate::sync::{SpinGuard, SpinLock};
+use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use limen_linux_abi::Errno;
 
 /// The longest name in bytes (`NAME_MAX`).
@@ -136,14 +136,6 @@ impl Directory<'_> {
 
 /// The cookies of "." and ".." are 0 and 1.
 pub const FIRST_COOKIE: u64 = 2;
-
-/// How many entries in made-up directories are kept because something is mounted on them.
-static PINNED: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether something is mounted on an entry of a made-up directory.
-pub fn any_pinned() -> bool {
-    PINNED.load(Ordering::Relaxed) != 0
-}
 
 /// Name and parent of a dentry.
 struct LinkState {
@@ -348,9 +340,6 @@ impl Shared<Dentry> {
                 Some(_) => Ok(()),
                 None => dir.insert(name, child.clone()),
             };
-            if added.is_ok() && there.is_none() {
-                PINNED.fetch_add(1, Ordering::Relaxed);
-            }
             drop(dir);
             if let Err(e) = added {
                 // What was pinned above it is not needed.
@@ -374,7 +363,6 @@ impl Shared<Dentry> {
                     return;
                 }
                 dir.remove(&name);
-                PINNED.fetch_sub(1, Ordering::Relaxed);
             }
             dentry = parent;
         }
@@ -383,6 +371,17 @@ impl Shared<Dentry> {
     /// The directory that made this entry up, if one did.
     fn made_up_in(&self) -> Option<Shared<Dentry>> {
         self.parent().filter(|dir| !dir.inode.ops.writable_directory())
+    }
+
+    /// The process whose directory in procfs it is, or below whose directory it is.
+    pub fn process(&self) -> Option<Arc<Process>> {
+        let mut dentry = self.clone();
+        loop {
+            if let Some(process) = dentry.inode.ops.process() {
+                return Some(process);
+            }
+            dentry = dentry.made_up_in()?;
+        }
     }
 
     /// Whether `self` is `other` or below it, in the same tree.

@@ -169,7 +169,7 @@ pub trait InodeOps: Send + Sync {
     fn writable_directory(&self) -> bool {
         false
     }
-    /// Whether it is a directory with nothing in it, made only to mount something on it.
+    /// Whether it is a directory made only to mount something on it, in which nothing ever is.
     fn is_mount_point(&self) -> bool {
         false
     }

@@ -5,6 +5,7 @@
 
 use crate::fs::dentry::Dentry;
 use crate::fs::inotify;
+use crate::fs::mountpoint;
 use crate::fs::path::Path;
 use crate::rcu::{Held, Retire, Retiring, Shared};
 use crate::sync::{Once, SpinLock};
@@ -220,9 +221,11 @@ impl Mount {
             self.expiring.store(false, Ordering::Relaxed);
         }
     }
-    /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags.
+    /// A mount for files outside any tree (pipes, sockets, anonymous files), with `MS_*` flags. Its source is
+    /// the name of its file system.
     pub fn new_internal(root: Shared<Dentry>, flags: u32) -> Shared<Self> {
-        Self::build(root, flags, b"none", true)
+        let source = root.inode.sb.fs_type;
+        Self::build(root, flags, source.as_bytes(), true)
     }
     /// Whether it is a mount for files outside any tree.
     pub fn is_internal(&self) -> bool {
@@ -320,6 +323,7 @@ impl Mount {
 
 /// Makes `root` the first root.
 pub fn init(root: Shared<Dentry>) {
+    mountpoint::init();
     let mnt = Mount::build(root.clone(), 0, b"rootfs", false);
     table::init(&mnt);
     provide(Kind::Mnt, &namespace::Maker);

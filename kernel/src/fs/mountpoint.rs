@@ -1,15 +1,21 @@
-//! What is mounted on a name. It is kept with the name, so that walks which cross different mounts take
-//! different locks, and most none.
+//! What is mounted on names. A name only knows how many mounts there are on it. What one of them is, is found
+//! by the name and the mount in which the name is, in one table for all: a tree may be mounted many times, in
+//! many namespaces, and what others mount on a name costs nobody time. Walks take no lock.
 
 use crate::fs::mount::Mount;
+use crate::mm;
 use crate::rcu::{Found, Reader, Retire, Shared, Slot, read};
-use crate::sync::SpinLock;
+use crate::sync::{Once, SpinLock};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A mount at this name.
+/// A mount at a name.
 struct Hung {
-    /// The address of the mount in which the name is: a tree may be mounted several times.
+    /// The address of the mount in which the name is.
     below: usize,
+    /// The address of the name's [`Mountpoint`].
+    name: usize,
     /// Nothing once it is removed, so that the mount need not wait for a grace period.
     mnt: Slot<Mount>,
     next: Slot<Hung>,
@@ -17,23 +23,78 @@ struct Hung {
 
 impl Retire for Hung {}
 
+impl Hung {
+    #[inline(always)]
+    fn is_at(&self, below: usize, name: usize) -> bool {
+        self.below == below && self.name == name
+    }
+}
+
+/// Some of all mounts. New ones come last, and one that is removed still leads to those behind it, so a
+/// reader misses none but what comes or goes meanwhile.
+struct Chain {
+    first: Slot<Hung>,
+    /// Held by who changes it.
+    changes: SpinLock<()>,
+}
+
+impl Chain {
+    #[inline(always)]
+    fn find<'r>(&self, below: usize, name: usize, reader: &'r Reader) -> Option<&'r Hung> {
+        let mut at = self.first.load(reader);
+        while let Some(hung) = at
+            && !hung.is_at(below, name)
+        {
+            at = hung.next.load(reader);
+        }
+        at
+    }
+}
+
+/// All chains. Their number is a power of two.
+static CHAINS: Once<Box<[Chain]>> = Once::new();
+
+/// How much memory the machine has for each chain. With that, mounts that fill half of it are two in a chain.
+const MEMORY_FOR_CHAIN: usize = 64 << 10;
+/// How many chains there are at least and at most.
+const CHAINS_RANGE: (usize, usize) = (64, 16384);
+
+/// Makes the table of all mounts.
+pub fn init() {
+    let wanted = mm::total_pages() / (MEMORY_FOR_CHAIN / mm::PAGE_SIZE).max(1);
+    let (least, most) = CHAINS_RANGE;
+    let count = wanted.clamp(least, most).next_power_of_two();
+    let mut chains = Vec::with_capacity(count);
+    chains.resize_with(count, || Chain {
+        first: Slot::empty(),
+        changes: SpinLock::new(()),
+    });
+    if CHAINS.set(chains.into_boxed_slice()).is_err() {
+        warning!("There is a table of mounts already");
+    }
+}
+
+/// The chain of what is mounted on a name in a mount, by their addresses.
+#[inline(always)]
+fn chain(below: usize, name: usize) -> Option<&'static Chain> {
+    /// An odd number whose multiples have their bits well mixed.
+    const MIX: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
+    let chains = CHAINS.get()?;
+    let mixed = (below.wrapping_mul(MIX).rotate_left(usize::BITS / 2) ^ name).wrapping_mul(MIX);
+    chains.get(mixed >> (usize::BITS - chains.len().trailing_zeros()))
+}
+
 /// The mounts at a name. Most names have none.
 pub struct Mountpoint {
     /// How many there are, so that a load tells that there is none.
     count: AtomicU32,
-    first: Slot<Hung>,
-    /// Held by who changes the mounts here, and by who must not miss one.
-    changes: SpinLock<()>,
 }
 
 impl Mountpoint {
     /// Nothing is mounted.
-    #[cfg_attr(feature = "lockdep", track_caller)]
     pub const fn new() -> Self {
         Self {
             count: AtomicU32::new(0),
-            first: Slot::empty(),
-            changes: SpinLock::new(()),
         }
     }
     /// Whether something is mounted here, in any of the mounts of this tree.
@@ -41,69 +102,39 @@ impl Mountpoint {
     pub fn is_used(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
     }
-    /// The mount at this name in the mount at address `below`, for readers. `None`: there is none, or it
-    /// cannot be seen now, while mounts here change.
+    #[inline(always)]
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+    /// The mount at this name in the mount at address `below`, for readers.
     #[inline(always)]
     pub fn found<'r>(&self, below: usize, reader: &'r Reader) -> Option<Found<'r, Mount>> {
-        let mnt = self.hung(below, reader)?.mnt.found(reader)?;
+        let name = self.address();
+        let mnt = chain(below, name)?.find(below, name, reader)?.mnt.found(reader)?;
         mnt.value().used();
         Some(mnt)
     }
-    #[inline(always)]
-    fn hung<'r>(&self, below: usize, reader: &'r Reader) -> Option<&'r Hung> {
-        let mut at = self.first.load(reader);
-        while let Some(hung) = at
-            && hung.below != below
-        {
-            at = hung.next.load(reader);
-        }
-        at
-    }
     /// The mount at this name in the mount `below`.
     pub fn find(&self, below: &Shared<Mount>) -> Option<Shared<Mount>> {
-        let _changes = self.changes.lock();
-        self.found(Shared::address(below), &read())?.get()
-    }
-    /// One of the mounts here of which `f` is true. `f` may take locks under which nothing is mounted.
-    pub fn one_that(&self, f: impl Fn(&Mount) -> bool) -> Option<Shared<Mount>> {
-        let _changes = self.changes.lock();
+        let (below, name) = (Shared::address(below), self.address());
         let reader = read();
-        let mut at = self.first.load(&reader);
-        while let Some(hung) = at {
-            if let Some(mnt) = hung.mnt.found(&reader)
-                && f(mnt.value())
-            {
-                return mnt.get();
-            }
-            at = hung.next.load(&reader);
-        }
-        None
+        let mnt = chain(below, name)?.find(below, name, &reader)?.mnt.get(&reader)?;
+        mnt.used();
+        Some(mnt)
     }
-    /// Whether `f` is true of one of the mounts here. It takes no reference, which would make a mount busy
-    /// for who unmounts it.
-    pub fn has_one(&self, f: impl Fn(&Mount) -> bool) -> bool {
-        let _changes = self.changes.lock();
-        let reader = read();
-        let mut at = self.first.load(&reader);
-        while let Some(hung) = at {
-            if hung.mnt.found(&reader).is_some_and(|mnt| f(mnt.value())) {
-                return true;
-            }
-            at = hung.next.load(&reader);
-        }
-        false
-    }
-    /// Adds `mnt` in `below`, where nothing is mounted on this name. It comes behind the others: how long it
-    /// takes to find the mounts of the first namespace does not depend on how many others there are.
+    /// Adds `mnt` in `below`, where nothing is mounted on this name.
     pub fn add(&self, below: &Shared<Mount>, mnt: Shared<Mount>) {
+        let (below, name) = (Shared::address(below), self.address());
+        let Some(chain) = chain(below, name) else { return };
         let new = Shared::new(Hung {
-            below: Shared::address(below),
+            below,
+            name,
             mnt: Slot::new(mnt),
             next: Slot::empty(),
         });
-        let _changes = self.changes.lock();
+        let _changes = chain.changes.lock();
         let reader = read();
-        let mut place = &self.first;
+        let mut place = &chain.first;
         while let Some(hung) = place.load(&reader) {
             place = &hung.next;
         }
@@ -112,32 +143,37 @@ impl Mountpoint {
     }
     /// Replaces the mount in `below` by `mnt`.
     pub fn replace(&self, below: &Shared<Mount>, mnt: Shared<Mount>) {
+        let (below, name) = (Shared::address(below), self.address());
+        let Some(chain) = chain(below, name) else { return };
         let old = {
-            let _changes = self.changes.lock();
+            let _changes = chain.changes.lock();
             let reader = read();
-            self.hung(Shared::address(below), &reader)
+            chain
+                .find(below, name, &reader)
                 .and_then(|hung| hung.mnt.replace(Some(mnt)))
         };
         drop(old);
     }
-    /// Removes the mount in `below`.
+    /// Removes the mount in `below`, if there is one.
     pub fn remove(&self, below: &Shared<Mount>) {
         self.remove_at(Shared::address(below));
     }
     /// Removes the mount in the one at address `below`, if there is one.
     pub fn remove_at(&self, below: usize) {
+        let name = self.address();
+        let Some(chain) = chain(below, name) else { return };
         let gone = {
-            let _changes = self.changes.lock();
+            let _changes = chain.changes.lock();
             let reader = read();
-            let mut place = &self.first;
+            let mut place = &chain.first;
             while let Some(hung) = place.load(&reader)
-                && hung.below != below
+                && !hung.is_at(below, name)
             {
                 place = &hung.next;
             }
-            let gone = place.replace(None);
-            if let Some(gone) = &gone {
-                place.replace(gone.next.replace(None));
+            let next = place.load(&reader).and_then(|hung| hung.next.get(&reader));
+            let gone = place.replace(next);
+            if gone.is_some() {
                 self.count.fetch_sub(1, Ordering::Release);
             }
             gone.and_then(|hung| hung.mnt.replace(None))

@@ -130,6 +130,10 @@ pub trait Directory: Send + Sync {
         let _ = mode;
         self.owner()
     }
+    /// Whether nothing ever is in it: it was made only to mount something on it.
+    fn is_mount_point(&self) -> bool {
+        false
+    }
     /// The process whose directory this is, if it is one.
     fn process(&self) -> Option<Arc<Process>> {
         None
@@ -283,15 +287,7 @@ fn number(parent: u64, name: &[u8], which: u64) -> u64 {
 
 impl InodeOps for Ops {
     fn is_mount_point(&self) -> bool {
-        let Node::Directory(_, directory) = &self.0 else {
-            return false;
-        };
-        let mut empty = true;
-        directory.list(2, &mut |_, _, _| {
-            empty = false;
-            false
-        });
-        empty
+        matches!(&self.0, Node::Directory(_, directory) if directory.is_mount_point())
     }
     fn lookup(&self, dir: &Shared<Inode>, name: &[u8]) -> Result<Shared<Inode>, Errno> {
         let Node::Directory(_, directory) = &self.0 else {
@@ -564,6 +560,19 @@ impl Directory for Tree {
     }
     fn tree(&self) -> Option<&Tree> {
         Some(self)
+    }
+}
+
+/// A directory made only to mount something on it, which stays empty.
+pub struct MountPoint;
+
+impl Directory for MountPoint {
+    fn get(&self, _: &[u8]) -> Option<Node> {
+        None
+    }
+    fn list(&self, _: u64, _: &mut dyn FnMut(&[u8], FileType, u64) -> bool) {}
+    fn is_mount_point(&self) -> bool {
+        true
     }
 }
 

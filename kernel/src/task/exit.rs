@@ -259,9 +259,11 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     }
     drop(number);
     // These may be the last references. They are dropped without the tree lock.
-    while let Some(process) = gone.pop() {
-        drop(process);
-        crate::fs::procfs::process_gone();
+    while let Some(node) = gone.pop() {
+        forget(node);
+    }
+    if !last && process.is_covered() {
+        crate::fs::procfs::process_gone(process);
     }
     if last {
         crate::task::timers::ended(process);
@@ -320,13 +322,19 @@ pub(super) enum Reaped {
     Thread(Former<Task>, Arc<Creds>),
 }
 
+/// Nobody waits for a process any more. No lock is held.
+fn forget(node: ChildNode) {
+    let process = &node.range().value;
+    if process.is_covered() {
+        crate::fs::procfs::process_gone(process);
+    }
+    drop(node);
+}
+
 /// Drops it, with no lock held.
 pub(super) fn finish(gone: Option<Reaped>) {
     match gone {
-        Some(Reaped::Process(node)) => {
-            drop(node);
-            crate::fs::procfs::process_gone();
-        }
+        Some(Reaped::Process(node)) => forget(node),
         Some(Reaped::Thread(number, creds)) => {
             ends_for_user(&creds);
             drop(number);

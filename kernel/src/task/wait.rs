@@ -47,7 +47,6 @@ pub enum Which {
 }
 
 /// What `wait` reports.
-#[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// The child's number in the caller's PID namespace.
     pub pid: i32,
@@ -61,6 +60,8 @@ pub struct Report {
     pub value: i32,
     /// What the child, and children for which it waited, have used.
     pub usage: Usage,
+    /// The child, if something was mounted below its directory in `/proc`.
+    covered: Option<Arc<Process>>,
 }
 
 impl Report {
@@ -77,9 +78,12 @@ enum Look {
 
 /// Waits until the state of a child changes. `Ok(None)`: none has, and `NOHANG` was given.
 pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
-    let found = wait_for_report(which, options)?;
-    if found.as_ref().is_some_and(Report::ended) {
-        crate::fs::procfs::process_gone();
+    let mut found = wait_for_report(which, options)?;
+    if let Some(found) = &mut found
+        && let Some(process) = found.covered.take()
+        && found.ended()
+    {
+        crate::fs::procfs::process_gone(&process);
     }
     Ok(found)
 }
@@ -124,21 +128,21 @@ pub(super) fn for_all() {
     let process = current().process.clone();
     let options = WaitOptions::EXITED | WaitOptions::ALL;
     loop {
-        let mut found = false;
+        let mut found = None;
         process
             .child_wait
             .wait_until_uninterruptible(|| match look(&process, &Which::Any, options) {
-                Look::Found(_) => {
-                    found = true;
+                Look::Found(report) => {
+                    found = Some(report);
                     true
                 }
                 Look::NoChild => true,
                 Look::Nothing => false,
             });
-        if !found {
-            return;
+        let Some(found) = found else { return };
+        if let Some(process) = found.covered {
+            crate::fs::procfs::process_gone(&process);
         }
-        crate::fs::procfs::process_gone();
     }
 }
 
@@ -224,7 +228,11 @@ struct Left {
 impl Drop for Left {
     fn drop(&mut self) {
         self.tracee = None;
-        exit::finish(self.gone.take());
+        match self.gone.take() {
+            // This is a condition, which does not sleep: who waits does the rest.
+            Some(exit::Reaped::Process(node)) => drop(node),
+            other => exit::finish(other),
+        }
     }
 }
 
@@ -362,5 +370,6 @@ fn report(child: &Arc<Process>, status: i32, code: i32, value: i32) -> Report {
         code,
         value,
         usage,
+        covered: child.is_covered().then(|| child.clone()),
     }
 }

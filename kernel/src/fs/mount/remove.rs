@@ -1,7 +1,7 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    HANGING, Peers, Place, address, behind, change, child, children, clear, is_mounted, relist,
+    Peers, address, any_on, change, child, children, clear, is_mounted, one_on, relist, unlist, unlist_at,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -9,7 +9,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::mm::reserve::room;
 use crate::rcu::Shared;
-use crate::task::{TaskFlags, current};
+use crate::task::{Process, TaskFlags, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -89,7 +89,7 @@ pub fn umount(path: Path, flags: u32) -> Result<(), Errno> {
 /// `more`.
 fn is_used(mnt: &Shared<Mount>, more: usize) -> bool {
     let peer = usize::from(mnt.member().is_some());
-    Shared::references(mnt) > 3 + peer + more
+    Shared::references(mnt) > 4 + peer + more
 }
 
 /// What is mounted on the root of a mount.
@@ -99,10 +99,14 @@ fn topper(mnt: &Shared<Mount>) -> Option<Shared<Mount>> {
 
 /// A note at a mount: it is to be unmounted.
 const GOES: u32 = 1;
-/// It goes if nothing is in it.
+/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]).
 const ASKED: u32 = 2;
 /// It is such a one, and nothing is in it that stays.
 const EMPTY: u32 = 3;
+/// The bits of one of these.
+const KIND: u32 = 3;
+/// In a note [`ASKED`]: one mount in it that stays.
+const KEEPS_ONE: u32 = 4;
 
 /// What is unmounted because it is mounted where peers or slaves of what is unmounted are.
 struct Others {
@@ -222,16 +226,19 @@ impl Others {
                 continue;
             }
             room(&mut self.asked, 1)?;
-            found.note(ASKED);
+            found.note(ASKED + KEEPS_ONE * kept_in(&found));
             self.asked.push(found.clone());
             // What is in it may have been the last that kept those above it.
             let mut now = found;
-            while now.noted() == ASKED && is_empty(&now) {
+            while now.noted() == ASKED {
                 now.note(EMPTY);
-                match now.mountpoint() {
-                    Some(above) => now = above.mnt,
-                    None => break,
+                let Some(at) = now.mountpoint() else { break };
+                let above = at.mnt.noted();
+                if above & KIND != ASKED || is_mounted(&at) {
+                    break;
                 }
+                at.mnt.note(above - KEEPS_ONE);
+                now = at.mnt;
             }
         }
         Ok(())
@@ -239,21 +246,20 @@ impl Others {
 
     /// Whether one of what goes with `mnt`, in which nothing is, is in use.
     fn any_used(&self, mnt: &Shared<Mount>) -> bool {
-        self.asked.iter().any(|other| {
+        // Notes tell how often each is listed. Where something is moved from or to counts, too.
+        let moved = self.moved.iter().flat_map(|(mnt, to)| [mnt, &to.mnt]);
+        let listed = self.gone.iter().chain(moved);
+        listed.clone().for_each(|one| one.note(one.noted() + 1));
+        let used = self.asked.iter().any(|other| {
             let on_top = topper(other);
             let only_that =
                 children(other).all(|child| on_top.as_ref().is_some_and(|top| Shared::ptr_eq(top, &child)));
-            let listed = self.gone.iter().filter(|one| Shared::ptr_eq(one, other)).count();
-            // Where something is moved from or to counts, too.
-            let moved = self
-                .moved
-                .iter()
-                .filter(|(_, to)| Shared::ptr_eq(&to.mnt, other))
-                .count();
             !Shared::ptr_eq(other, mnt)
                 && only_that
-                && is_used(other, 1 + listed + moved + usize::from(on_top.is_some()))
-        })
+                && is_used(other, 1 + other.noted() as usize + usize::from(on_top.is_some()))
+        });
+        listed.for_each(|one| one.note(0));
+        used
     }
 
     /// Unmounts what goes, and gives it to the caller.
@@ -269,6 +275,11 @@ impl Others {
             put_lower(mnt, to.clone());
         }
         drop(self.moved);
+        for mnt in &self.gone {
+            if mnt.mountpoint().is_some_and(|at| at.mnt.noted() != GOES) {
+                shut(mnt);
+            }
+        }
         for mnt in self.gone.iter().rev() {
             let above = mnt.mountpoint().is_some_and(|at| at.mnt.noted() == GOES);
             detach(peers, mnt, above && !at_once && mnt.is(LOCKED));
@@ -294,30 +305,27 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     // Set first: a walk that enters it must find the way up.
     let old = mnt.at.lock().replace(to.clone());
     relist(mnt, old.as_ref(), &to);
+    match under {
+        // What goes from there is no longer found there.
+        Some(under) => {
+            let place = under.at.lock().take();
+            drop(place.map(|place| unlist_at(&under, &place)));
+            to.dentry.mounted.replace(&to.mnt, mnt.clone());
+        }
+        None => to.dentry.mounted.add(&to.mnt, mnt.clone()),
+    }
+    // Only now: who comes to what goes must find it covered.
     if let Some(old) = old {
         old.dentry.mounted.remove(&old.mnt);
     }
-    let Some(under) = under else {
-        to.dentry.mounted.add(&to.mnt, mnt.clone());
-        return;
-    };
-    // What goes from there is no longer found there.
-    let place = under.at.lock().take();
-    let hung = place.and_then(|place| {
-        let key = address(&under) as usize;
-        HANGING.lock().remove((address(&place.mnt), key))
-    });
-    drop(hung);
-    to.dentry.mounted.replace(&to.mnt, mnt.clone());
 }
 
-/// Whether nothing is in a mount that stays if it is unmounted. What covers its root only comes to lie lower.
-fn is_empty(mnt: &Shared<Mount>) -> bool {
-    let on_top = topper(mnt);
-    children(mnt).all(|child| {
-        matches!(child.noted(), GOES | EMPTY)
-            || on_top.as_ref().is_some_and(|top| Shared::ptr_eq(top, &child))
-    })
+/// How many mounts are in one that stay if it is unmounted. What covers its root only comes to lie lower.
+fn kept_in(mnt: &Shared<Mount>) -> u32 {
+    let stays = |child: &Shared<Mount>| {
+        !matches!(child.noted(), GOES | EMPTY) && !child.mountpoint().is_some_and(|at| is_mounted(&at))
+    };
+    children(mnt).filter(stays).count() as u32
 }
 
 /// Calls `f` with a mount and all in it: those above first.
@@ -344,11 +352,8 @@ fn for_each_below(mnt: &Shared<Mount>, mut f: impl FnMut(&Shared<Mount>)) {
 /// Unmounts `mnt` and removes it from the lists. `stuck`: what it is mounted in goes, too, and it is locked
 /// to that. The caller has locked all mounts.
 fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
-    let key = address(mnt) as usize;
     let at = mnt.at.lock().take();
-    let hung = at
-        .as_ref()
-        .and_then(|at| HANGING.lock().remove((address(&at.mnt), key)));
+    let unlisted = unlist(mnt, at.as_ref());
     match at {
         Some(at) if stuck => at.mnt.keep_stuck(mnt, at.dentry),
         at => clear(at),
@@ -356,18 +361,22 @@ fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
     if let Some(member) = mnt.member() {
         peers.remove(member, &mut |gone: Shared<Mount>| gone.set_member(None));
     }
-    let table = mnt.table.lock().take();
-    if let Some(table) = table {
-        let listed = table.list.lock().remove((u64::from(mnt.id), key));
+    if let Some(table) = &unlisted.table {
         table.changes.announce();
-        drop(listed);
     }
-    drop(hung);
+}
+
+/// No walk comes to a mount from outside any more, so that none sees what is in it while that goes.
+fn shut(mnt: &Shared<Mount>) {
+    if let Some(at) = mnt.mountpoint() {
+        at.dentry.mounted.remove(&at.mnt);
+    }
 }
 
 /// Unmounts a mount and all mounts in it. Needs no memory. The caller has locked all mounts, and something
 /// moves.
 fn take(peers: &mut Peers, mnt: &Shared<Mount>, at_once: bool) {
+    shut(mnt);
     let mut at = mnt.clone();
     // What hangs lowest goes first.
     loop {
@@ -394,15 +403,25 @@ pub(super) fn take_all(peers: &mut Peers, mnt: Shared<Mount>, at_once: bool) {
     drop(mnt);
 }
 
-/// Unmounts what is mounted on names that no longer exist.
-pub fn forget(gone: impl Fn(&Shared<Dentry>) -> bool) {
+/// Unmounts what is mounted on those names of a process that are `gone`. May sleep.
+pub fn forget(process: &Process, gone: impl Fn(&Shared<Dentry>) -> bool) {
     let mut peers = change();
-    let mut last: Place = (0, 0);
-    while let Some((place, mnt)) = behind(&HANGING, last) {
-        last = place;
-        if mnt.mountpoint().is_some_and(|at| gone(&at.dentry)) {
-            take_all(&mut peers, mnt, false);
+    let mut names = process.take_covered();
+    names.retain(|name| {
+        let is_gone = gone(name);
+        if is_gone {
+            uncover_all(&mut peers, name);
         }
+        !is_gone
+    });
+    process.put_covered(names);
+}
+
+/// Unmounts what is mounted on a name, everywhere.
+fn uncover_all(peers: &mut Peers, name: &Dentry) {
+    // What is stuck goes with what it is stuck in.
+    while let Some(mnt) = one_on(name) {
+        take_all(peers, mnt, false);
     }
 }
 
@@ -410,11 +429,7 @@ pub fn forget(gone: impl Fn(&Shared<Dentry>) -> bool) {
 /// unmounts that. May sleep, with no directory locked.
 #[cold]
 pub fn uncover(name: &Dentry) {
-    let mut peers = change();
-    // What is stuck goes with what it is stuck in.
-    while let Some(mnt) = name.mounted.one_that(|mnt| mnt.mountpoint().is_some()) {
-        take_all(&mut peers, mnt, false);
-    }
+    uncover_all(&mut change(), name);
 }
 
 /// Whether something is mounted on a name in the namespace of the running task, so that the name stays. Its
@@ -429,6 +444,6 @@ pub fn is_local(name: &Dentry) -> bool {
                 table.as_ref().is_some_and(|table| Arc::ptr_eq(table, mine))
             })
         };
-        name.mounted.has_one(is_mine)
+        any_on(name, is_mine)
     })
 }

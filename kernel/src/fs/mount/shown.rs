@@ -3,9 +3,10 @@
 use super::tree::{Peers, behind, change};
 use super::{
     MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC, MS_NOSUID, MS_NOSYMFOLLOW, MS_RDONLY, Mount, Mounts,
-    UNBINDABLE,
+    UNBINDABLE, namespace,
 };
 use crate::fs::dentry::Dentry;
+use crate::fs::nsfs;
 use crate::fs::path::Path;
 use crate::fs::pseudo::{Text, with_string};
 use crate::rcu::Shared;
@@ -32,7 +33,7 @@ fn options(m: &Mount, out: &mut Text) {
             out.add(name);
         }
     }
-    if f & MS_NOATIME == 0 && m.root.inode.sb.fs_type != "rootfs" {
+    if f & MS_NOATIME == 0 && !matches!(m.root.inode.sb.fs_type, "rootfs" | "nsfs") {
         out.add(",relatime");
     }
 }
@@ -164,6 +165,28 @@ fn show_peers(m: &Mount, root: &Path, mounts: &Mounts, peers: &Peers, out: &mut 
     }
 }
 
+/// What a mount shows of its file system.
+fn show_root(root: &Shared<Dentry>, out: &mut Text) {
+    // A namespace has no name there.
+    if let Some(ns) = namespace::of_file(root) {
+        out.add(nsfs::label(&ns));
+        return;
+    }
+    let mut inside = Vec::new();
+    let mut d = root.clone();
+    while let (Some(p), n) = d.position() {
+        inside.push(n);
+        d = p;
+    }
+    if inside.is_empty() {
+        out.add("/");
+    }
+    for n in inside.iter().rev() {
+        out.add("/");
+        escape(n, out);
+    }
+}
+
 /// `/proc/<pid>/mountinfo`, as seen from `root`.
 pub fn show_mountinfo(mounts: &Mounts, root: &Path, out: &mut Text) -> Result<(), Errno> {
     use core::fmt::Write;
@@ -171,19 +194,7 @@ pub fn show_mountinfo(mounts: &Mounts, root: &Path, out: &mut Text) -> Result<()
         let sb = &m.root.inode.sb;
         let parent = m.mountpoint().map_or(m.id, |p| p.mnt.id);
         let _ = write!(out, "{} {} {}:{} ", m.id, parent, sb.dev.major(), sb.dev.minor());
-        let mut inside = Vec::new();
-        let mut d = m.root.clone();
-        while let (Some(p), n) = d.position() {
-            inside.push(n);
-            d = p;
-        }
-        if inside.is_empty() {
-            out.add("/");
-        }
-        for n in inside.iter().rev() {
-            out.add("/");
-            escape(n, out);
-        }
+        show_root(&m.root, out);
         out.add(" ");
         escape(name, out);
         out.add(" ");

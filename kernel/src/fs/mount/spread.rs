@@ -2,7 +2,7 @@
 //! slaves, too. All copies, with their places in the lists, are made before anything is changed.
 
 use super::tree::{
-    HANGING, Peers, address, children, clear, differ, hang, hang_too, is_shared, node, relist,
+    Hanging, Peers, children, clear, cover, differ, hang, hang_too, is_shared, node, relist, unlist,
 };
 use super::{LOCK_ATIME, LOCKED, LOCKS, Mount, Table, namespace, table};
 use crate::fs::dentry::Dentry;
@@ -46,6 +46,13 @@ impl Tree {
     /// The mount above all others.
     pub fn root(&self) -> &Shared<Mount> {
         &self.0[0].mnt
+    }
+    /// Where one of them that is not the root is mounted.
+    fn place_of(&self, limb: &Limb) -> Path {
+        Path {
+            mnt: self.0[limb.above].mnt.clone(),
+            dentry: limb.on.clone(),
+        }
     }
     pub fn any(&self, f: impl Fn(&Mount) -> bool) -> bool {
         self.0.iter().any(|limb| f(&limb.mnt))
@@ -163,51 +170,56 @@ pub(super) fn share(peers: &mut Peers, mnt: &Shared<Mount>) {
 
 /// What a mount needs to be in the lists.
 pub(super) struct Nodes {
-    hanging: Option<NodeBox<usize, Shared<Mount>>>,
+    hanging: Option<Hanging>,
     listed: NodeBox<usize, Shared<Mount>>,
 }
 
-/// For all of a tree. `outside`: what its first mount is mounted in. `ENOMEM`.
-pub(super) fn nodes_for(tree: &Tree, outside: Option<&Shared<Mount>>) -> Result<Vec<Nodes>, Errno> {
+/// For all of a tree. `outside`: where its first mount is mounted. `ENOMEM`.
+pub(super) fn nodes_for(tree: &Tree, outside: Option<&Path>) -> Result<Vec<Nodes>, Errno> {
     let mut all = Vec::new();
     room(&mut all, tree.0.len())?;
     for (i, limb) in tree.0.iter().enumerate() {
-        let above = if i == 0 {
-            outside
-        } else {
-            Some(&tree.0[limb.above].mnt)
-        };
+        let inside = (i > 0).then(|| tree.place_of(limb));
+        let at = inside.as_ref().or(outside);
         all.push(Nodes {
-            hanging: above.map(|above| node(&limb.mnt, address(above))).transpose()?,
+            hanging: at.map(|at| Hanging::at(&limb.mnt, at)).transpose()?,
             listed: node(&limb.mnt, u64::from(limb.mnt.id))?,
         });
     }
     Ok(all)
 }
 
-/// Adds a mount to the lists, as one of a namespace.
-pub(super) fn list(mnt: &Mount, nodes: Nodes, into: &Arc<Table>) {
-    *mnt.table.lock() = Some(into.clone());
-    if let Some(hanging) = nodes.hanging {
-        HANGING.lock().insert(hanging);
+/// Puts a tree together that nobody can reach yet: adds its mounts to the lists, as those of a namespace, and
+/// mounts all but its root where they belong. The root only learns its place `at`. Whoever comes to the root
+/// later finds covered what the others cover, and all of it in that namespace.
+fn put_together(tree: &Tree, nodes: Vec<Nodes>, into: &Arc<Table>, at: Option<Path>) {
+    *tree.root().at.lock() = at;
+    for (limb, nodes) in tree.0.iter().zip(nodes) {
+        *limb.mnt.table.lock() = Some(into.clone());
+        if let Some(hanging) = nodes.hanging {
+            hanging.list();
+        }
+        into.list.lock().insert(nodes.listed);
     }
-    into.list.lock().insert(nodes.listed);
+    for limb in &tree.0[1..] {
+        hang_too(&limb.mnt, tree.place_of(limb));
+    }
 }
 
-/// Mounts all of a tree but its root where they belong. They, and the names, are in no other namespace.
-pub(super) fn hang_below(tree: &Tree) {
-    for limb in &tree.0[1..] {
-        let place = Path {
-            mnt: tree.0[limb.above].mnt.clone(),
-            dentry: limb.on.clone(),
-        };
-        hang_too(&limb.mnt, place);
+/// The inverse of [`put_together`], of a tree that nobody has reached.
+fn take_apart(tree: &Tree) {
+    for (i, limb) in tree.0.iter().enumerate().rev() {
+        let at = limb.mnt.at.lock().take();
+        drop(unlist(&limb.mnt, at.as_ref()));
+        if i > 0 {
+            clear(at);
+        }
     }
 }
 
 /// A copy that appears in another mount.
 struct Copy {
-    into: Shared<Mount>,
+    at: Path,
     table: Arc<Table>,
     tree: Tree,
     nodes: Vec<Nodes>,
@@ -275,11 +287,15 @@ fn collect(peers: &mut Peers, tree: &Tree, at: &Path, copies: &mut Vec<Copy>) ->
         table.count(kept.0.len())?;
         let copied = copies_of(kept, None)?;
         copied.root().set_state(0, LOCKED);
-        let nodes = nodes_for(&copied, Some(&into))?;
+        let place = Path {
+            mnt: into,
+            dentry: at.dentry.clone(),
+        };
+        let nodes = nodes_for(&copied, Some(&place))?;
         room(copies, 1)?;
         let own = peers.shared(member);
         copies.push(Copy {
-            into,
+            at: place,
             table,
             tree: copied,
             nodes,
@@ -326,6 +342,11 @@ pub(super) fn attach(peers: &mut Peers, tree: Tree, at: Path, kind: Kind) -> Res
     if differ(&at, &tree.root().root) {
         return Err(Errno::ENOTDIR);
     }
+    // What lies there may come to lie on the root. Of a process that is gone nothing goes any more.
+    match cover(&tree.root().root) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(e) => return Err(e),
+    }
     let into = at.mnt.table()?;
     let mut prepared = Vec::new();
     let result = attach_counted(peers, tree, at, kind, &into, &mut prepared);
@@ -348,27 +369,36 @@ fn attach_counted(
     let mut nodes = Vec::new();
     if kind == Kind::New {
         into.count(tree.0.len())?;
-        nodes = nodes_for(&tree, Some(&at.mnt))?;
+        nodes = nodes_for(&tree, Some(&at))?;
     }
     if shared {
         *prepared = copies(peers, &tree, &at).inspect_err(|_| forget_counts(peers, &at))?;
     }
     let most = tree.0.len() * (prepared.len() + 1);
     handling(|| peers.reserve(most, most)).map_err(|_| Errno::ENOMEM)?;
+    if kind == Kind::New {
+        put_together(&tree, nodes, into, Some(at.clone()));
+    }
+    for copy in &mut *prepared {
+        let nodes = core::mem::take(&mut copy.nodes);
+        put_together(&copy.tree, nodes, &copy.table, Some(copy.at.clone()));
+    }
     let _moving = Moving::begin();
-    let old = hang(tree.root(), at.clone())?;
+    let old = hang(tree.root(), at.clone()).inspect_err(|_| {
+        if kind == Kind::New {
+            take_apart(&tree);
+        }
+        for copy in &*prepared {
+            take_apart(&copy.tree);
+        }
+    })?;
     match kind {
         Kind::New => {
-            hang_below(&tree);
-            for (limb, nodes) in tree.0.iter().zip(nodes) {
+            for limb in &tree.0 {
                 adopt(peers, limb, As::Same);
-                list(&limb.mnt, nodes, into);
             }
         }
-        Kind::Moved => {
-            relist(tree.root(), old.as_ref(), &at);
-            clear(old);
-        }
+        Kind::Moved => clear(old),
     }
     if shared {
         for limb in &tree.0 {
@@ -385,7 +415,7 @@ fn attach_counted(
                 limb.like = Some(like.mnt.clone());
             }
         }
-        commit(peers, copy, &at.dentry);
+        commit(peers, copy);
     }
     for limb in &mut tree.0 {
         limb.like = None;
@@ -405,8 +435,8 @@ fn forget_counts(peers: &Peers, at: &Path) {
     }
 }
 
-/// A copy appears in its mount, on name `on`. What was mounted there is on top of it.
-fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
+/// A copy, which is put together, appears in its mount. What was mounted there is on top of it.
+fn commit(peers: &mut Peers, copy: &Copy) {
     let how = if copy.slave { As::Slave } else { As::Same };
     for limb in &copy.tree.0 {
         adopt(peers, limb, how);
@@ -420,27 +450,19 @@ fn commit(peers: &mut Peers, copy: &mut Copy, on: &Shared<Dentry>) {
     }
     let root = copy.tree.root();
     root.set_state(0, LOCKED);
-    let place = Path {
-        mnt: copy.into.clone(),
-        dentry: on.clone(),
-    };
-    hang_below(&copy.tree);
-    match on.mounted.find(&copy.into) {
+    let place = &copy.at;
+    match place.dentry.mounted.find(&place.mnt) {
         Some(over) => {
             let top = Path {
                 mnt: root.clone(),
                 dentry: root.root.clone(),
             };
-            *root.at.lock() = Some(place.clone());
             let old = over.at.lock().replace(top.clone());
             relist(&over, old.as_ref(), &top);
             top.dentry.mounted.add(&top.mnt, over);
             place.dentry.mounted.replace(&place.mnt, root.clone());
         }
-        None => hang_too(root, place),
-    }
-    for (limb, nodes) in copy.tree.0.iter().zip(core::mem::take(&mut copy.nodes)) {
-        list(&limb.mnt, nodes, &copy.table);
+        None => hang_too(root, place.clone()),
     }
     copy.table.changes.announce();
 }
@@ -460,10 +482,9 @@ pub(super) fn copy_namespace(
     if slaves {
         lock(&tree);
     }
-    hang_below(&tree);
-    for (limb, nodes) in tree.0.iter().zip(nodes) {
+    put_together(&tree, nodes, table, None);
+    for limb in &tree.0 {
         adopt(peers, limb, if slaves { As::SharedToSlave } else { As::Same });
-        list(&limb.mnt, nodes, table);
     }
     *table.root.lock() = Some(tree.root().clone());
     Ok(tree)

@@ -9,7 +9,7 @@ use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::ns::{Kind, UserRef, user};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use limen_linux_abi::Errno;
 use limen_range_tree::RangeTree;
 
@@ -152,6 +152,7 @@ pub(super) fn end(table: &Arc<Table>) {
         *table.next.lock() = ended.take();
         *ended = Some(table.clone());
     }
+    fence(Ordering::SeqCst);
     super::tree::clean();
 }
 

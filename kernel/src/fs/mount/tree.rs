@@ -3,8 +3,8 @@
 
 use super::spread::{Kind, Tree, attach, copies_of, gather, mount_ns_loops};
 use super::{
-    LOCKED, MS_BIND, MS_MOVE, MS_PROPAGATION, MS_REC, MS_REMOUNT, Mount, PER_MOUNT, UNBINDABLE, change_type,
-    remount, table, visible,
+    LOCKED, MS_BIND, MS_MOVE, MS_PROPAGATION, MS_REC, MS_REMOUNT, Mount, PER_MOUNT, Table, UNBINDABLE,
+    change_type, remount, table, visible,
 };
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
@@ -13,7 +13,9 @@ use crate::fs::path::Path;
 use crate::fs::superblock::find_fs_type;
 use crate::rcu::Shared;
 use crate::sync::{Mutex, MutexGuard, SpinLock};
+use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{Ordering, fence};
 use limen_linux_abi::Errno;
 use limen_peer_groups::Groups;
 use limen_range_tree::{Node, NodeBox, Range, RangeTree};
@@ -23,6 +25,8 @@ static CHANGE: Mutex<Groups<Shared<Mount>>> = Mutex::new(Groups::new());
 /// All mounts by the address of the mount in which each is mounted. They change only while all mounts are
 /// locked.
 pub(super) static HANGING: SpinLock<Listed> = SpinLock::new(RangeTree::new());
+/// The same by the address of the name on which each is mounted.
+static NAMED: SpinLock<Listed> = SpinLock::new(RangeTree::new());
 /// Mounts by some number and their addresses.
 pub(super) type Listed = RangeTree<usize, Shared<Mount>>;
 /// Where one is among them.
@@ -54,6 +58,8 @@ impl DerefMut for Change {
 impl Drop for Change {
     fn drop(&mut self) {
         self.0 = None;
+        // With the one in `end`: whoever could not lock is seen here, or finds it unlocked.
+        fence(Ordering::SeqCst);
         if table::any_ended() {
             clean();
         }
@@ -74,6 +80,8 @@ pub(super) fn clean() {
                 super::remove::take_all(&mut peers, root, false);
             }
         }
+        drop(peers);
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -129,7 +137,17 @@ pub(super) fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
     if at.dentry.is_unlinked() && !at.dentry.is_root() {
         return Err(Errno::ENOENT);
     }
+    cover(&at.dentry)?;
     Ok((at, pin))
+}
+
+/// Something is, or may come to be, mounted on a name: if that is in the directory of a process, what is
+/// there goes with the process. `ENOENT`: the process is gone; `ENOMEM`.
+pub(super) fn cover(name: &Shared<Dentry>) -> Result<(), Errno> {
+    match name.process() {
+        Some(process) => process.cover(name),
+        None => Ok(()),
+    }
 }
 
 /// Whether one of the two is a directory and the other is not.
@@ -137,15 +155,18 @@ pub(super) fn differ(at: &Path, root: &Dentry) -> bool {
     (at.dentry.inode.kind == FileType::Directory) != (root.inode.kind == FileType::Directory)
 }
 
-/// Mounts `mnt` at `at`, where nothing is mounted. Returns where it was mounted before; it still is there,
-/// too. `ENOENT`: the name was removed meanwhile. The caller has locked all mounts.
+/// Mounts `mnt`, which is in the lists, at `at`, where nothing is mounted. Returns where it was mounted
+/// before; it still is there, too, but no longer in the lists. `ENOENT`: the name was removed meanwhile. The
+/// caller has locked all mounts.
 pub(super) fn hang(mnt: &Shared<Mount>, at: Path) -> Result<Option<Path>, Errno> {
     // Set first: from the moment at which a walk can enter the mount, it must find the way up.
     let old = mnt.at.lock().replace(at.clone());
-    match at
-        .dentry
-        .while_named(|| at.dentry.mounted.add(&at.mnt, mnt.clone()))
-    {
+    let result = at.dentry.while_named(|| {
+        at.dentry.mounted.add(&at.mnt, mnt.clone());
+        // Who removes names looks for it in the lists.
+        relist(mnt, old.as_ref(), &at);
+    });
+    match result {
         Ok(()) => Ok(old),
         Err(e) => {
             *mnt.at.lock() = old;
@@ -172,12 +193,99 @@ pub(super) fn clear(at: Option<Path>) {
 /// Among those that hang, `mnt` hangs in another one from now on: the one at `to`.
 pub(super) fn relist(mnt: &Shared<Mount>, from: Option<&Path>, to: &Path) {
     let Some(from) = from else { return };
-    let mut list = HANGING.lock();
-    if let Some(mut node) = list.remove((address(&from.mnt), address(mnt) as usize)) {
-        let range = node.range_mut();
-        (range.first, range.last) = (address(&to.mnt), address(&to.mnt));
-        list.insert(node);
+    let key = address(mnt) as usize;
+    let lists = [&HANGING, &NAMED];
+    for (list, (from, to)) in lists.into_iter().zip(numbers(from).into_iter().zip(numbers(to))) {
+        let mut list = list.lock();
+        if let Some(mut node) = list.remove((from, key)) {
+            let range = node.range_mut();
+            (range.first, range.last) = (to, to);
+            list.insert(node);
+        }
     }
+}
+
+/// The numbers by which what is mounted at a place is in [`HANGING`] and in [`NAMED`].
+fn numbers(at: &Path) -> [u64; 2] {
+    [address(&at.mnt), Shared::address(&at.dentry) as u64]
+}
+
+/// What a mount needs to be in the lists of those that hang.
+pub(super) struct Hanging([ListNode; 2]);
+type ListNode = NodeBox<usize, Shared<Mount>>;
+
+impl Hanging {
+    /// For a mount at a place. `ENOMEM`.
+    pub fn at(mnt: &Shared<Mount>, at: &Path) -> Result<Self, Errno> {
+        let [hanging, named] = numbers(at);
+        Ok(Self([node(mnt, hanging)?, node(mnt, named)?]))
+    }
+    /// Adds it to the lists. The caller has locked all mounts.
+    pub fn list(self) {
+        let [hanging, named] = self.0;
+        HANGING.lock().insert(hanging);
+        NAMED.lock().insert(named);
+    }
+}
+
+/// A mount at a place hangs no longer there. What is returned drops references to it. The caller has locked
+/// all mounts.
+pub(super) fn unlist_at(mnt: &Shared<Mount>, at: &Path) -> [Option<ListNode>; 2] {
+    let key = address(mnt) as usize;
+    let [hanging, named] = numbers(at);
+    let hanging = HANGING.lock().remove((hanging, key));
+    [hanging, NAMED.lock().remove((named, key))]
+}
+
+/// How many mounts are looked at before others may have the list.
+const PIECE: usize = 64;
+
+/// Whether `f` is true of one of the mounts on a name, in any mount of its tree. It takes no reference, which
+/// would make a mount busy for who unmounts it.
+pub(super) fn any_on(name: &Dentry, f: impl Fn(&Mount) -> bool) -> bool {
+    let number = core::ptr::from_ref(name).addr() as u64;
+    let mut last = (number, 0);
+    loop {
+        let list = NAMED.lock();
+        for _ in 0..PIECE {
+            let Some(found) = list.behind(last).filter(|found| found.first == number) else {
+                return false;
+            };
+            if f(&found.value) {
+                return true;
+            }
+            last = found.place();
+        }
+    }
+}
+
+/// One of the mounts on a name, in any mount of its tree. The caller has locked all mounts.
+pub(super) fn one_on(name: &Dentry) -> Option<Shared<Mount>> {
+    let number = core::ptr::from_ref(name).addr() as u64;
+    let found = behind(&NAMED, (number, 0));
+    found.and_then(|((first, _), mnt)| (first == number).then_some(mnt))
+}
+
+/// Takes a mount, which is mounted at `at` if anywhere, out of the lists. What is returned drops references
+/// to it. The caller has locked all mounts.
+pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
+    let hung = at.map(|at| unlist_at(mnt, at));
+    let table = mnt.table.lock().take();
+    let listed = table.as_ref().and_then(|table| {
+        let place = (u64::from(mnt.id), address(mnt) as usize);
+        table.list.lock().remove(place)
+    });
+    Unlisted {
+        table,
+        _nodes: (hung, listed),
+    }
+}
+
+/// Of a mount that was taken out of the lists.
+pub(super) struct Unlisted {
+    /// The table in which it was.
+    pub table: Option<Arc<Table>>,
+    _nodes: (Option<[Option<ListNode>; 2]>, Option<ListNode>),
 }
 
 /// The first mount directly below `mnt` behind an address. The caller has locked all mounts.
@@ -357,11 +465,17 @@ pub fn pivot_root(new_root: Path, put_old: Path) -> Result<(), Errno> {
     // For a moment the mounts form a circle, in which walkers would go round as long as this thread waits.
     crate::sync::without_preemption(|| {
         let _moving = Moving::begin();
-        hang(&root.mnt, put_old.clone())?;
-        relist(&root.mnt, Some(&root_at), &put_old);
+        // In the lists something is on that name all the time.
+        let from = new_root.mnt.mountpoint();
+        relist(&new_root.mnt, from.as_ref(), &root_at);
+        if let Err(e) = hang(&root.mnt, put_old) {
+            if let Some(from) = &from {
+                relist(&new_root.mnt, Some(&root_at), from);
+            }
+            return Err(e);
+        }
         root_at.dentry.mounted.replace(&root_at.mnt, new_root.mnt.clone());
-        let old = new_root.mnt.at.lock().replace(root_at.clone());
-        relist(&new_root.mnt, old.as_ref(), &root_at);
+        let old = new_root.mnt.at.lock().replace(root_at);
         clear(old);
         Ok::<(), Errno>(())
     })?;

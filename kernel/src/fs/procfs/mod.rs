@@ -14,16 +14,16 @@ mod sysrq;
 pub mod system;
 mod timens;
 
-use crate::fs::dentry::{self, Dentry};
+use crate::fs::dentry::Dentry;
 use crate::fs::inode::{FileType, Link};
 use crate::fs::mount;
 use crate::fs::pseudo::{self, Directory, Node, Tree};
 use crate::fs::superblock::{FsType, StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
-use crate::task::current;
 use crate::task::ns::UserRef;
 use crate::task::ns::pid::{self, PidRef};
 use crate::task::pid::{find_process_in, find_task_in, next_process_in};
+use crate::task::{ExitState, Process, current};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -62,17 +62,20 @@ fn root() -> Result<Shared<Dentry>, Errno> {
     Ok(pseudo::root(&sb, 0o555, Arc::new(Root(ns))))
 }
 
-/// A process has been waited for and its directory is gone: unmounts what is mounted there. May sleep.
-pub fn process_gone() {
-    if dentry::any_pinned() {
-        mount::forget(|at| {
-            let number = at.name_at_top().and_then(|top| number(&top));
-            let shown = at.inode.sb.ops.downcast::<Super>();
-            number.zip(shown).is_some_and(|(number, Super(ns))| {
-                find_process_in(ns, number).is_none() && find_task_in(ns, number).is_none()
-            })
-        });
-    }
+/// A process has been waited for, or a thread of it has ended. Something was mounted below its directory
+/// ([`Process::is_covered`]): unmounts that, or what was mounted below the thread's. May sleep.
+#[cold]
+pub fn process_gone(process: &Process) {
+    mount::forget(process, |at| {
+        if process.exit_state() == ExitState::Dead {
+            return true;
+        }
+        let number = at.name_at_top().and_then(|top| number(&top));
+        let shown = at.inode.sb.ops.downcast::<Super>();
+        number.zip(shown).is_some_and(|(number, Super(ns))| {
+            find_process_in(ns, number).is_none() && find_task_in(ns, number).is_none()
+        })
+    });
 }
 
 /// An instance, which shows this PID namespace.

@@ -5,7 +5,7 @@ use crate::driver::tty;
 use crate::driver::virtio::{blk, console};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::FileType;
-use crate::fs::pseudo::{self, Directory, Node, Tree};
+use crate::fs::pseudo::{self, Directory, MountPoint, Node, Tree};
 use crate::fs::superblock::FsType;
 use crate::rcu::Shared;
 use crate::task::ns::net::NetRef;
@@ -264,9 +264,9 @@ pub fn init() {
     made("dev/block", Vec::new, |_| attributes(Vec::new()));
     made("firmware", Vec::new, |_| attributes(Vec::new()));
     made("power", Vec::new, |_| attributes(Vec::new()));
-    made("fs/cgroup", Vec::new, |_| attributes(Vec::new()));
-    made("kernel/debug", Vec::new, |_| attributes(Vec::new()));
-    made("kernel/tracing", Vec::new, |_| attributes(Vec::new()));
+    for path in ["fs/cgroup", "kernel/debug", "kernel/tracing"] {
+        TREE.add(path, Node::Directory(0o755, Arc::new(MountPoint)));
+    }
     TREE.add(
         "kernel/mm/transparent_hugepage/enabled",
         line(|| "always madvise [never]".into()),

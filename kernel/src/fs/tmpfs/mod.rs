@@ -287,7 +287,7 @@ fn new_tree(
     let mode = options.mode.unwrap_or(0o755);
     let (uid, gid) = (options.uid.unwrap_or(ids.0), options.gid.unwrap_or(ids.1));
     (options.uid, options.gid) = (Some(uid), Some(gid));
-    let sb = SuperBlock::owned(
+    let sb = SuperBlock::new(
         fs_type,
         Box::new(Super {
             account,
