@@ -88,6 +88,7 @@ const ASKING: &[&str] = &[
     "mountns",
     "vectors",
     "namespaces",
+    "timens",
 ];
 
 /// For a script with a function `run`: afterwards the kernel's map is what it was before, leaf by leaf, and

@@ -12,21 +12,13 @@ use crate::linux::Source;
 
 /// The suite, and what the names of its programs' folders begin with.
 const SUITE: (Source, &str) = (Source::Stable, "linux");
-/// How many seconds a test waits that needs a tracer: the suite's harness ends it then.
-const WAITS: u32 = 30;
-
-/// Tests of `seccomp_bpf` that fail: they need namespaces of processes.
-const FAIL: [&str; 1] = ["global.user_notification_sibling_pid_ns"];
-/// Tests that also fail on 32-bit Arm, where Linux, too, sends `SIGILL` for calls with a negative number, and
+/// Tests of `seccomp_bpf` that fail on 32-bit Arm, where Linux, too, sends `SIGILL` for calls with a negative number, and
 /// the C library sleeps by a call that the test's filter does not know (`clock_nanosleep_time64`).
 const FAIL_ON_ARM: [&str; 3] = [
     "global.negative_ENOSYS",
     "TRACE_syscall.seccomp.negative_ENOSYS",
     "global.syscall_restart",
 ];
-/// Tests that are skipped: they need namespaces of users.
-const SKIPPED: usize = 2;
-
 /// The steps of one architecture.
 pub fn steps(arch: Arch) -> Vec<Step> {
     let boot = format!("boot-{arch}");
@@ -97,34 +89,21 @@ fn run(
 /// `seccomp_bpf`. On Linux everything passes.
 fn filters(context: &Context, arch: Arch) -> Result<Verdict> {
     let program: Program = ("seccomp_bpf", &["seccomp_bpf.c"], &[]);
-    let seconds = 300 + FAIL.len() as u32 * WAITS;
-    let text = run(
-        context,
-        arch,
-        ("seccomp", program),
-        "cd /t; ./seccomp_bpf; exit 0\n",
-        seconds,
-    )?;
+    let script = "cd /t; ./seccomp_bpf; exit 0\n";
+    let text = run(context, arch, ("seccomp", program), script, 300)?;
     let said = read(&text);
-    let limen = context.kernel.is_none();
     let on_arm = FAIL_ON_ARM.iter().filter(|_| arch == Arch::Arm);
-    let expected: BTreeSet<String> = FAIL
-        .iter()
-        .filter(|_| limen)
-        .chain(on_arm)
-        .map(|name| (*name).to_owned())
-        .collect();
+    let expected: BTreeSet<String> = on_arm.map(|name| (*name).to_owned()).collect();
     if said.failed != expected {
         let differences: Vec<&String> = said.failed.symmetric_difference(&expected).collect();
         bail!("other tests fail than should: {differences:?}\n{text}");
     }
-    if said.passed == 0 || limen && said.skipped != SKIPPED {
+    if said.passed == 0 || said.skipped != 0 {
         bail!("{} passed, {} skipped\n{text}", said.passed, said.skipped);
     }
     Ok(Verdict::Passed(format!(
-        "Linux's seccomp_bpf: {} passed, {} skipped for want of namespaces, {} fail as expected",
+        "Linux's seccomp_bpf: {} passed, {} fail as expected",
         said.passed,
-        said.skipped,
         said.failed.len()
     )))
 }
