@@ -555,7 +555,7 @@ fn publish(parent: &Arc<Task>, task: &Arc<Task>, flags: CloneFlags) -> Result<()
         }
         // The parent's group has changed meanwhile.
     };
-    if process.pid_ns.as_ref().is_some_and(|ns| ns.is_dead()) {
+    if process.pid_ns.as_ref().is_some_and(|ns| ns.is_closed()) {
         return Err(Errno::ENOMEM);
     }
     let shared = parent.process.signals.lock();

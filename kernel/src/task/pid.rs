@@ -296,7 +296,7 @@ pub struct Taken {
 /// Takes free numbers in `ns` and in all above it. `set`: which ones, from `ns` upwards (`set_tid`); none
 /// where it ends. `EINVAL`: one is none, or `set` has more than there are levels; `EPERM`: the caller has no
 /// privilege in the user namespace that owns a level; `EEXIST`: one is in use; `EAGAIN`: there is no free
-/// one; `ENOMEM`, also if the first process of `ns` has ended.
+/// one; `ENOMEM`, also if the first process of `ns`, or of one above it, has ended.
 pub fn allocate_in(ns: &PidRef, set: &[i32]) -> Result<Taken, Errno> {
     let Some(ns) = ns else {
         let number = match set {
@@ -340,7 +340,7 @@ fn allocate_below(ns: &Arc<PidNs>, set: &[i32]) -> Result<Taken, Errno> {
             others.counted = true;
         }
     }
-    if ns.is_dead() || !ns.has_init() && numbers.own() != 1 {
+    if ns.is_closed() || !ns.has_init() && numbers.own() != 1 {
         release(number);
         return Err(Errno::ENOMEM);
     }

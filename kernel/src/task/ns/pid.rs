@@ -194,6 +194,12 @@ impl PidNs {
         self.dead.load(Ordering::Acquire)
     }
 
+    /// Whether it or one above it is dead. Who kills a namespace walks over its numbers once, upwards: what
+    /// comes into one below it, which may still be alive, could get a lower number there.
+    pub(in crate::task) fn is_closed(&self) -> bool {
+        self.is_dead() || self.parent.as_ref().is_some_and(|above| above.is_closed())
+    }
+
     /// Whether it ever had a first process.
     pub fn has_init(&self) -> bool {
         self.has_init.load(Ordering::Acquire)
