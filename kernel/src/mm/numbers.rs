@@ -1,7 +1,7 @@
 //! Numbers that are given to what programs make, and taken back when it goes: the lowest free one first.
 
 use super::reserve;
-use crate::sync::SpinLock;
+use crate::sync::IrqSpinLock;
 use alloc::vec::Vec;
 use limen_linux_abi::Errno;
 
@@ -11,9 +11,10 @@ struct Used {
     full: usize,
 }
 
-/// A range of numbers.
+/// A range of numbers. What has one may go in an interrupt: a process has its PID namespace, credentials have
+/// their user namespace.
 pub struct Numbers {
-    used: SpinLock<Used>,
+    used: IrqSpinLock<Used>,
     first: u32,
     most: usize,
 }
@@ -22,7 +23,7 @@ impl Numbers {
     /// `most` numbers, of which `first` is the lowest.
     pub const fn new(first: u32, most: usize) -> Self {
         Self {
-            used: SpinLock::new(Used {
+            used: IrqSpinLock::new(Used {
                 bits: Vec::new(),
                 full: 0,
             }),

@@ -8,7 +8,7 @@ use super::{Head, Kind, Next, Ns, NsRef, Room};
 use crate::mm::current_space;
 use crate::mm::reserve::room_behind;
 use crate::mm::space::SUID_DUMPABLE;
-use crate::sync::{Mutex, Once, SpinLock};
+use crate::sync::{IrqSpinLock, Mutex, Once};
 use crate::task::creds::{CAP_ALL, Creds, cap};
 use crate::task::user::{self as accounts, Maker};
 use crate::task::{CurrentTask, TaskFlags, current, fork, unshare};
@@ -561,8 +561,9 @@ struct Made {
     counts: [AtomicI32; KINDS],
 }
 
-/// All of them, by the numbers of namespace (0: the initial one) and user.
-static MADE: SpinLock<Vec<((u32, u32), Weak<Made>)>> = SpinLock::new(Vec::new());
+/// All of them, by the numbers of namespace (0: the initial one) and user. The last reference may go in an
+/// interrupt, with that of the namespace that counts.
+static MADE: IrqSpinLock<Vec<((u32, u32), Weak<Made>)>> = IrqSpinLock::new(Vec::new());
 
 impl Made {
     fn key(ns: &UserRef, uid: u32) -> (u32, u32) {
