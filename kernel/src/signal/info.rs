@@ -332,13 +332,10 @@ impl SigInfo {
     pub fn value(&self) -> usize {
         self.pointer(UNION + 2)
     }
-    /// Whether it has `si_pid` and `si_uid`.
+    /// Whether `si_pid` is the running process, as that put it in. What the kernel tells of a child has the
+    /// receiver's number of that already, whoever runs: it may be a tracer outside that lets go of it.
     pub fn names_sender(&self) -> bool {
-        match self.code() {
-            code::TIMER | code::SIGIO => false,
-            1..code::KERNEL => self.signal() == super::SIGCHLD,
-            _ => true,
-        }
+        !matches!(self.code(), code::TIMER | code::SIGIO | 1..code::KERNEL)
     }
     /// The sender is not seen by whoever gets it.
     pub fn forget_sender(&mut self) {

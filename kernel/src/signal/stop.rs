@@ -8,6 +8,7 @@ use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
 use crate::task::{CurrentTask, Process, Task, TaskFlags, ptrace};
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use limen_entry::ThreadFlags;
 
 /// A stop signal with its default action was taken: all threads are to stop, and this one does so at once.
@@ -150,7 +151,7 @@ pub(super) fn tell_parent(process: &Arc<Process>, news: StopNews) {
     };
     let action = parent.signals.lock().actions.get(SIGCHLD);
     if action.handler != IGNORE && !action.flags.contains(ActionFlags::NOCLDSTOP) {
-        let uid = crate::task::current().creds().uid;
+        let uid = process.real_uid.load(Ordering::Relaxed);
         let usage = process.usage();
         let info = SigInfo::child(
             code,

@@ -433,7 +433,8 @@ fn exit_info(process: &Process, parent: &Process, sig: u32) -> SigInfo {
     let status = process.exit_code.load(Ordering::Relaxed);
     let (code, value) = explain(status);
     let usage = process.usage();
-    let uid = current().creds().uid;
+    // Not the running process's: that may be its tracer, or its former parent.
+    let uid = process.real_uid.load(Ordering::Relaxed);
     let info = SigInfo::child(
         code,
         process.number_in(&parent.pid_ns),
