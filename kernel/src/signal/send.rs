@@ -354,6 +354,8 @@ pub(super) fn finish(
         };
         let fatal = handler == DEFAULT
             && default_is_fatal(sig)
+            // One of its threads blocks it, so it was not dropped; others ignore it when they take it.
+            && (!shared.unkillable || how == How::Forced)
             // The thread that takes one of these would write the core file and tells what killed the program.
             && !SigSet::COREDUMP.has(sig)
             && chosen.is_some_and(|chosen| {
