@@ -40,7 +40,8 @@ fn found(pid: i32) -> Result<Arc<Task>, Errno> {
 fn seen<R>(pid: i32, look: impl FnOnce(&Task) -> R) -> Result<R, Errno> {
     match pid {
         0 => Ok(look(&current())),
-        n => pid::with_task(pid::in_ns(current().pid_ns(), n), |task, _| look(task)).ok_or(Errno::ESRCH),
+        n if current().pid_ns().is_some() => Ok(look(&*find_task_here(n).ok_or(Errno::ESRCH)?)),
+        n => pid::with_task(n, |task, _| look(task)).ok_or(Errno::ESRCH),
     }
 }
 

@@ -43,11 +43,11 @@ pub fn setpgid(pid: i32, pgid: i32) -> SysResult {
         _ => pid::find_process_here(pid).ok_or(Errno::ESRCH)?,
     };
     let node = member_node(&target);
+    let _tree = TREE.lock();
     let pgid = match pgid {
         0 => target.tgid,
         _ => pid::in_ns(&me.pid_ns, pgid),
     };
-    let _tree = TREE.lock();
     if target.exit_state() == ExitState::Dead {
         return Err(Errno::ESRCH);
     }
