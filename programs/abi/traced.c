@@ -278,10 +278,10 @@ static void switches(void) {
 
 /* Threads that are made are in the set of who made them, until they are no more. */
 static void forks(void) {
-    int ends[2];
+    int ends[2], looked[2];
     char byte;
     fflush(stdout);
-    CHECK(pipe(ends) == 0 && put("options/event-fork", "1") == 0);
+    CHECK(pipe(ends) == 0 && pipe(looked) == 0 && put("options/event-fork", "1") == 0);
     CHECK(put_number("set_event_pid", getpid()) == 0 && put("set_event_notrace_pid", "1") == 0);
     pid_t pid = fork();
     if (pid == 0) {
@@ -294,9 +294,11 @@ static void forks(void) {
         for (int ms = 0; ms < 3000 && lists("set_event_pid", child); ms += 10) usleep(10000);
         CHECK(!lists("set_event_pid", child) && lists("set_event_pid", getpid()));
         fflush(stdout);
-        _exit(failed != 0);
+        /* One that has ended may be in no set any more, even if nobody has waited for it. */
+        _exit(failed != 0 || read(looked[0], &byte, 1) != 1);
     }
     CHECK(lists("set_event_pid", pid));
+    CHECK(write(looked[1], "x", 1) == 1);
     is_over(pid);
     for (int ms = 0; ms < 3000 && lists("set_event_pid", pid); ms += 10) usleep(10000);
     CHECK(!lists("set_event_pid", pid) && lists("set_event_pid", getpid()));
@@ -319,6 +321,8 @@ static void forks(void) {
     CHECK(strcmp(get("set_event_pid"), own) == 0);
     close(ends[0]);
     close(ends[1]);
+    close(looked[0]);
+    close(looked[1]);
 }
 
 /* A call that has loaded a program returns, and so does the one that made the thread. */
