@@ -952,6 +952,129 @@ static void groups(void) {
     CHECK(child_good(leader));
 }
 
+/* What the kernel tells of a child is right whoever runs then. */
+
+static volatile sig_atomic_t got_uid;
+static void note_child(int sig, siginfo_t *info, void *context) {
+    got_uid = info->si_uid;
+    note(sig, info, context);
+}
+
+static void told_later(void) {
+    struct sigaction action = { .sa_sigaction = note_child, .sa_flags = SA_SIGINFO };
+    sigaction(SIGCHLD, &action, NULL);
+    got = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(setresuid(1234, 1234, 1234) == 0 && send_as(pair[1], 2) == 1);
+        while (shared->go != 1) pause_ms(1);
+        end();
+    }
+    CHECK(child == 2 && SOON(got == SIGCHLD));
+    CHECK(got_code == CLD_EXITED && got_pid == 2 && got_uid == 1234);
+    CHECK(child_good(child));
+}
+
+/* A tracer outside has to let the child go first: it waits for it, or ends. */
+static void traces_inner(void) {
+    siginfo_t info;
+    CHECK(ptrace(PTRACE_SEIZE, shared->value[0], 0, 0) == 0);
+    shared->go = 1;
+    CHECK(waitid(P_PID, shared->value[0], &info, WEXITED | WNOWAIT | __WALL) == 0);
+    CHECK(info.si_code == CLD_EXITED);
+    pause_ms(20);
+    if (shared->value[1]) CHECK(waitpid(shared->value[0], NULL, __WALL) == shared->value[0]);
+}
+
+static void told_by_tracer(void) {
+    int on = 1;
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+    CHECK(setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0);
+    for (int waits = 0; waits < 2; waits++) {
+        shared->go = 0, shared->value[1] = waits;
+        pid_t child = in_new(told_later, 0);
+        shared->value[0] = sender_on(pair[0]);
+        CHECK(shared->value[0] > 2 && child_good(forked(traces_inner)) && child_good(child));
+    }
+    close(pair[0]), close(pair[1]);
+}
+
+/* A thread that does not block a signal does not let it through to the first process. */
+
+static void *takes_all(void *unused) {
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+    shared->go = 1;
+    for (;;) pause();
+    return unused;
+}
+
+static void kills_twice(void) { CHECK(kill(1, SIGTERM) == 0 && kill(1, SIGQUIT) == 0); }
+
+static void blocks_in_leader(void) {
+    sigset_t block, pending;
+    pthread_t thread;
+    sigemptyset(&block), sigaddset(&block, SIGTERM), sigaddset(&block, SIGQUIT);
+    CHECK(sigprocmask(SIG_BLOCK, &block, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, takes_all, NULL) == 0 && SOON(shared->go == 1));
+    CHECK(child_good(forked(kills_twice)));
+    CHECK(SOON(sigpending(&pending) == 0 && !sigismember(&pending, SIGTERM) &&
+        !sigismember(&pending, SIGQUIT)));
+    pause_ms(20);
+    _exit(failed ? 1 : 5);
+}
+
+/* But who says of itself that the kernel kills it is killed, as on Linux. */
+static void kills_itself(void) {
+    siginfo_t info = { .si_code = SI_KERNEL };
+    CHECK(syscall(SYS_rt_sigqueueinfo, 1, SIGTERM, &info) == 0);
+    shared->go = 1;
+    syscall(SYS_rt_sigqueueinfo, 1, SIGKILL, &info);
+    pause_ms(1000);
+}
+
+static void unkillable(void) {
+    shared->go = 0;
+    CHECK(status_of(in_new(blocks_in_leader, 0)) == 5 << 8);
+    shared->go = 0;
+    CHECK(status_of(in_new(kills_itself, 0)) == SIGKILL && shared->go == 1);
+}
+
+/* Whoever is in a namespace that ends cannot escape into a new one below it. */
+
+static void makes_more(void) {
+    // If one does escape nobody waits for it at the other end of a pipe.
+    close(1);
+    // Lower than its own: behind whoever walks upwards.
+    for (pid_t low = 2;; low = low < 60 ? low + 1 : 2) {
+        pid_t tids[2] = { 1, low };
+        pid_t child = clone3(CLONE_NEWPID, tids, 2);
+        if (child == 0) for (;;) pause();
+        if (child > 0 && low % 4) kill(child, SIGKILL), waitpid(child, NULL, 0);
+    }
+}
+
+static void full(void) {
+    signal(SIGCHLD, SIG_DFL);
+    for (int n = 2; n < 60; n++) if (fork() == 0) _exit(0);
+    while (waitpid(-1, NULL, 0) > 0) {}
+    for (int n = 0; n < 8; n++) if (fork() == 0) makes_more();
+    pause_ms(10 + shared->value[0]);
+    _exit(3);
+}
+
+static void no_escape(void) {
+    for (int n = 0; n < 20; n++) {
+        shared->value[0] = n;
+        pid_t child = in_new(full, 0);
+        int status = -1;
+        pid_t ended = 0;
+        CHECK(SOON((ended = waitpid(child, &status, WNOHANG)) != 0) && ended == child && status == 3 << 8);
+        if (ended != child) return;
+    }
+}
+
 int main(int argc, char **argv) {
     self = argv[0];
     if (argc > 1 && !strcmp(argv[1], "second")) return !(getpid() == 2 && tid() == 2 && getppid() == 1);
@@ -978,5 +1101,8 @@ int main(int argc, char **argv) {
     execs();
     last_number();
     groups();
+    told_by_tracer();
+    unkillable();
+    no_escape();
     return report();
 }
