@@ -2,10 +2,9 @@
 //! and finds its data page two pages below itself (the header page is in between).
 
 pub use super::super::vdso_calls::text;
-use super::super::vdso_calls::{data, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
+use super::super::vdso_calls::{gettime, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
 use super::sysreg;
 use core::arch::asm;
-use limen_vdso::clock;
 
 /// `clock_gettime`.
 pub const CLOCK_GETTIME: usize = 263;
