@@ -67,10 +67,15 @@ pub fn gettime<'a>(
     counter: impl Fn() -> u64,
     id: u32,
 ) -> Option<(u64, u64)> {
-    if !data.is_namespace() {
-        return nanoseconds(data, counter, id).map(split);
+    let mult = data.mult();
+    if mult != 0 {
+        return Some(split(nanoseconds(data, mult, counter, id)?));
     }
-    let ns = nanoseconds(machines(), counter, id)?;
+    if !data.is_namespace() {
+        return None;
+    }
+    let machines = machines();
+    let ns = nanoseconds(machines, machines.mult(), counter, id)?;
     let bit = 1u32.wrapping_shl(id);
     let added = if bit & MONOTONIC_LIKE != 0 {
         data.added(bit & BOOTTIME != 0)
@@ -80,10 +85,10 @@ pub fn gettime<'a>(
     Some(split(ns.wrapping_add(added)))
 }
 
-/// The present time of clock `id` in nanoseconds. `None`: the kernel must be asked.
+/// The present time of clock `id` in nanoseconds, with `mult` of the machine's `data`. `None`: the kernel must
+/// be asked.
 #[inline(always)]
-fn nanoseconds(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Option<u64> {
-    let mult = data.mult();
+fn nanoseconds(data: &ClockData, mult: u64, counter: impl FnOnce() -> u64, id: u32) -> Option<u64> {
     if id >= 12 || mult == 0 {
         return None;
     }

@@ -315,10 +315,9 @@ impl SigInfo {
                 .unwrap_or_else(|_| OVERFLOW_UID.load(core::sync::atomic::Ordering::Relaxed) as u32);
         }
     }
-    /// The same with another user's id.
-    pub fn with_uid(mut self, uid: u32) -> Self {
+    /// It has this user's id.
+    pub fn set_uid(&mut self, uid: u32) {
         self.words[UNION + 1] = uid;
-        self
     }
     /// `si_status` of a child's signal, `si_int` of a queued one.
     pub fn status(&self) -> i32 {

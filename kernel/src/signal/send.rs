@@ -225,8 +225,6 @@ fn default_is_fatal(sig: u32) -> bool {
 
 /// Whether a signal for `process`, which is in a PID namespace below the initial one, comes from above it, or
 /// from the kernel. Who is above has no number there.
-#[cold]
-#[inline(never)]
 fn comes_from_above(process: &Process, info: &mut SigInfo) -> bool {
     if !info.names_sender() {
         return false;
@@ -239,6 +237,23 @@ fn comes_from_above(process: &Process, info: &mut SigInfo) -> bool {
     true
 }
 
+/// Makes of `info` what `process` gets, which is in a namespace of processes or users below the initial one.
+/// Returns how the signal is sent.
+#[cold]
+#[inline(never)]
+fn as_received(process: &Process, sig: u32, info: &mut SigInfo, how: How) -> How {
+    let above = process.pid_ns.is_some() && comes_from_above(process, info);
+    // All threads of a process are in the same user namespace.
+    if process.has_user_ns.load(Relaxed) && info.has_uid() {
+        info.set_uid(user::from_kuid_munged(&process.leaders_creds().user, info.uid()));
+    }
+    match above && (sig == SIGKILL || sig == SIGSTOP) && how == How::Ordinary {
+        // Not even the first process of the namespace ignores these.
+        true => How::Forced,
+        false => how,
+    }
+}
+
 pub(super) fn send(
     process: &Arc<Process>,
     target: Target<'_>,
@@ -246,19 +261,9 @@ pub(super) fn send(
     mut info: SigInfo,
     mut how: How,
 ) -> Sent {
-    if process.pid_ns.is_some()
-        && comes_from_above(process, &mut info)
-        && (sig == SIGKILL || sig == SIGSTOP)
-        && how == How::Ordinary
-    {
-        // Not even the first process of the namespace ignores these.
-        how = How::Forced;
+    if process.pid_ns.is_some() || process.has_user_ns.load(Relaxed) {
+        how = as_received(process, sig, &mut info, how);
     }
-    // All threads of a process are in the same user namespace.
-    let info = match process.has_user_ns.load(Relaxed) && info.has_uid() {
-        false => info,
-        true => info.with_uid(user::from_kuid_munged(&process.leaders_creds().user, info.uid())),
-    };
     let mut shared = process.signals.lock();
     if matches!(target, Target::Member) {
         keep_for_new(process, &shared, sig);

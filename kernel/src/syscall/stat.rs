@@ -67,13 +67,14 @@ pub(super) fn of_fd(fd: i32) -> Result<Path, Errno> {
 fn shown<T>(s: &Stat<'_>, layout: impl Fn(&FileStatus) -> Option<T>) -> Option<T> {
     let inode = s.inode;
     let times = inode.times();
+    let (uid, gid) = user::ids_shown(inode.uid(), inode.gid());
     layout(&FileStatus {
         dev: inode.sb.dev.encode(),
         ino: inode.ino,
         mode: s.mode,
         nlink: inode.nlink(),
-        uid: user::uid_shown(inode.uid()),
-        gid: user::gid_shown(inode.gid()),
+        uid,
+        gid,
         rdev: inode.rdev.encode(),
         size: s.size,
         block_size: PAGE_SIZE as u32,
@@ -186,6 +187,7 @@ fn statx_counted(path: &Path, to: usize) -> SysResult {
 #[inline(always)]
 fn statx_in<'a>(room: &'a mut MaybeUninit<Abi<Statx>>, s: &Stat<'_>) -> &'a Abi<Statx> {
     let inode = s.inode;
+    let (uid, gid) = user::ids_shown(inode.uid(), inode.gid());
     const ALL: u32 = 0x17ff | 0x800;
     const MOUNT_ROOT: u64 = 0x2000;
     let times = inode.times();
@@ -200,8 +202,8 @@ fn statx_in<'a>(room: &'a mut MaybeUninit<Abi<Statx>>, s: &Stat<'_>) -> &'a Abi<
         stx_blksize = PAGE_SIZE as u32,
         stx_attributes = if s.mount_root { MOUNT_ROOT } else { 0 },
         stx_nlink = inode.nlink(),
-        stx_uid = user::uid_shown(inode.uid()),
-        stx_gid = user::gid_shown(inode.gid()),
+        stx_uid = uid,
+        stx_gid = gid,
         stx_mode = s.mode as u16,
         _spare0 = 0u16,
         stx_ino = inode.ino,

@@ -502,12 +502,16 @@ pub fn find_process_here(pid: i32) -> Option<Arc<Process>> {
 pub fn find_group_here(id: i32) -> Option<Arc<ProcessGroup>> {
     match current().pid_ns() {
         None => find_group(id),
-        Some(ns) => {
-            let mut table = TABLE.lock();
-            let number = table.in_ns(ns, id)?;
-            table.others(number)?.group.as_ref()?.upgrade()
-        }
+        Some(ns) => find_group_below(ns, id),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn find_group_below(ns: &PidNs, id: i32) -> Option<Arc<ProcessGroup>> {
+    let mut table = TABLE.lock();
+    let number = table.in_ns(ns, id)?;
+    table.others(number)?.group.as_ref()?.upgrade()
 }
 
 /// The thread that has the number `tid` in `ns`.
@@ -547,9 +551,15 @@ fn find_in<T: 'static>(
 #[inline]
 pub fn in_ns(ns: &PidRef, number: i32) -> i32 {
     match ns {
-        Some(ns) if number > 0 => TABLE.lock().in_ns(ns, number).unwrap_or(0),
+        Some(ns) if number > 0 => in_ns_below(ns, number),
         _ => number,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn in_ns_below(ns: &PidNs, number: i32) -> i32 {
+    TABLE.lock().in_ns(ns, number).unwrap_or(0)
 }
 
 /// The number that what has the kernel-wide `number` has in `ns`. 0: it is not seen from there, or nothing

@@ -318,8 +318,13 @@ impl Process {
     pub fn ppid_in(&self, ns: &PidRef) -> i32 {
         match ns {
             None => self.ppid.load(Ordering::Relaxed),
-            Some(_) => self.parent().map_or(0, |parent| parent.number_in(ns)),
+            Some(_) => self.ppid_below(ns),
         }
+    }
+    #[cold]
+    #[inline(never)]
+    fn ppid_below(&self, ns: &PidRef) -> i32 {
+        self.parent().map_or(0, |parent| parent.number_in(ns))
     }
     /// The parent. `None` for the first process.
     pub fn parent(&self) -> Option<Arc<Process>> {
@@ -438,18 +443,30 @@ impl Process {
         self.group.lock().id
     }
     /// Its process group's id in `ns`. 0: the group is not seen from there.
+    #[inline]
     pub fn pgrp_in(&self, ns: &PidRef) -> i32 {
         match ns {
             None => self.pgrp(),
-            Some(_) => self.group().number_in(ns),
+            Some(_) => self.pgrp_below(ns),
         }
     }
+    #[cold]
+    #[inline(never)]
+    fn pgrp_below(&self, ns: &PidRef) -> i32 {
+        self.group().number_in(ns)
+    }
     /// Its session's id in `ns`. 0: the session is not seen from there.
+    #[inline]
     pub fn sid_in(&self, ns: &PidRef) -> i32 {
         match ns {
             None => self.sid(),
-            Some(_) => self.group().session.number_in(ns),
+            Some(_) => self.sid_below(ns),
         }
+    }
+    #[cold]
+    #[inline(never)]
+    fn sid_below(&self, ns: &PidRef) -> i32 {
+        self.group().session.number_in(ns)
     }
     /// Its session's id.
     pub fn sid(&self) -> i32 {

@@ -120,7 +120,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
     }
-    let cred = how.cred.take().unwrap_or_else(sender_cred);
+    let mut cred = how.cred.take().unwrap_or_else(sender_cred);
     let mut done = 0;
     loop {
         let n = if whole {
@@ -147,7 +147,10 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
             data,
             at: 0,
             files,
-            cred: cred.clone(),
+            cred: match whole || src.remaining() == 0 {
+                true => core::mem::take(&mut cred),
+                false => cred.clone(),
+            },
             from: sock.name(),
         };
         let target = match &target {
@@ -189,7 +192,6 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
             } else {
                 0
             };
-            out.cred = Some(m.cred.clone());
             out.from.clone_from(&m.from);
             // The rest of a stream's piece is not lost.
             out.full += if sock.kind == Kind::Stream {
@@ -201,13 +203,19 @@ pub fn receive(sock: &Arc<Sock>, dst: &mut IoDst<'_>, how: How) -> Result<Receiv
                 if m.files.any() {
                     out.files.extend(m.files.copy());
                 }
+                out.cred = Some(m.cred.clone());
                 return Ok((n, false));
             }
             if m.files.any() {
                 out.files.append(&mut m.files.land());
             }
             m.at += n;
-            Ok((n, sock.kind != Kind::Stream || m.at == m.data.len()))
+            let goes = sock.kind != Kind::Stream || m.at == m.data.len();
+            out.cred = Some(match goes {
+                true => core::mem::take(&mut m.cred),
+                false => m.cred.clone(),
+            });
+            Ok((n, goes))
         });
         match step {
             Ok(None) => return Ok(out),

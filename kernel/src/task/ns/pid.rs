@@ -545,11 +545,16 @@ impl Id {
 /// The number in `ns` of what has the kernel-wide `number` and `numbers`.
 #[inline]
 pub(in crate::task) fn number_in(number: i32, numbers: &Option<Arc<Numbers>>, ns: &PidRef) -> i32 {
-    match (ns, numbers) {
-        (None, _) => number,
-        (Some(ns), Some(numbers)) => numbers.in_ns(ns),
-        (Some(_), None) => 0,
+    match ns {
+        None => number,
+        Some(ns) => number_below(numbers, ns),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn number_below(numbers: &Option<Arc<Numbers>>, ns: &PidNs) -> i32 {
+    numbers.as_ref().map_or(0, |numbers| numbers.in_ns(ns))
 }
 
 /// Who gets the children of an ending process of `ns`: the first process, of the nearest namespace that has

@@ -276,6 +276,15 @@ pub fn gid_shown(kgid: u32) -> u32 {
     }
 }
 
+/// [`uid_shown`] and [`gid_shown`] with one test.
+#[inline(always)]
+pub fn ids_shown(kuid: u32, kgid: u32) -> (u32, u32) {
+    match current().has_user_ns() {
+        false => (kuid, kgid),
+        true => (show(kuid, from_kuid_munged), show(kgid, from_kgid_munged)),
+    }
+}
+
 /// The kernel's id for the user that the running program means. `EINVAL`: it has none, or means nobody.
 #[inline]
 pub fn uid_meant(id: u32) -> Result<u32, Errno> {
