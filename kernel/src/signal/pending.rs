@@ -2,7 +2,7 @@
 
 use super::info::code;
 use super::{SIGRTMIN, SigInfo, SigSet};
-use crate::task::user::Counts;
+use crate::task::user::{Counts, Limit};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -72,7 +72,7 @@ impl Pending {
     }
     /// Counts one more signal, unless that would be more than `limit`. `true`: it was counted.
     #[inline(always)]
-    fn charge(&self, limit: u64) -> bool {
+    fn charge(&self, limit: Limit) -> bool {
         self.account
             .as_ref()
             .is_none_or(|account| account.add_signal(limit))
@@ -85,7 +85,7 @@ impl Pending {
     /// Adds a signal; with its details only if the user then has at most `limit` queued. Inlined, since one
     /// caller sends most signals.
     #[inline(always)]
-    pub fn push(&mut self, info: &SigInfo, limit: u64) -> Queued {
+    pub fn push(&mut self, info: &SigInfo, limit: Limit) -> Queued {
         let sig = info.signal();
         if sig < SIGRTMIN && self.set.has(sig) {
             return Queued::Already;

@@ -12,7 +12,7 @@ use super::{
 use crate::sched::{self, entity::TaskState};
 use crate::sync::IrqSpinGuard;
 use crate::task::ns::user;
-use crate::task::user::Counts;
+use crate::task::user::{Counts, Limit};
 use crate::task::{Creds, Process, Task, TaskFlags, coredump, exit, pid, ptrace, rlimit};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -298,9 +298,9 @@ pub(super) fn send(
     }
     // An ordinary signal needs no room on the account, unless the program passed details of its own.
     let limit = if how == How::Ordinary && (sig >= SIGRTMIN || info.code() < 0) {
-        process.limits.soft(rlimit::which::SIGPENDING)
+        Limit::of(process.limits.soft(rlimit::which::SIGPENDING))
     } else {
-        u64::MAX
+        Limit::NONE
     };
     let queued = match (target.task(), how) {
         (task, How::Prepared) => push_prepared(&mut shared, task, info),

@@ -34,7 +34,7 @@ fn commit(old: &Creds, mut new: Creds) -> SysResult {
     }
     if old.uid != new.uid {
         // The change itself does not fail, as programs do not expect that: a later exec does.
-        let limit = task.process.limits.soft(rlimit::which::NPROC);
+        let limit = accounts::Limit::of(task.process.limits.soft(rlimit::which::NPROC));
         if new.uid != 0 && accounts::has_too_many(&new, limit) {
             task.set_flags(TaskFlags::NPROC_EXCEEDED);
         } else {

@@ -52,7 +52,9 @@ impl Drop for Sending {
     }
 }
 
-/// All processes for who sends a signal to each, with [`crate::signal::queue_to_member`]. May sleep.
+/// All processes, and none becomes known meanwhile: for who sends a signal to each, with
+/// [`crate::signal::queue_to_member`], or must not miss one that its maker made on the way. May sleep; not with
+/// [`TREE`] locked.
 pub fn sending() -> impl Iterator<Item = Arc<Process>> {
     let sending = Sending::begin();
     let mut processes = all_processes();

@@ -3,7 +3,7 @@
 use super::ns::UserRef;
 use super::ns::pid::Numbers;
 use super::process::TREE;
-use super::rlimit::{INFINITY, which};
+use super::rlimit::which;
 use super::session::member_node;
 use super::thread::NewTask;
 use super::{
@@ -264,9 +264,9 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
         || parent
             .with_creds(|own| own.capable(creds::cap::SYS_RESOURCE) || own.capable(creds::cap::SYS_ADMIN));
     let limit = if exempt {
-        INFINITY
+        user::Limit::NONE
     } else {
-        parent.process.limits.soft(which::NPROC)
+        user::Limit::of(parent.process.limits.soft(which::NPROC))
     };
     user::charge(&creds, limit)?;
     undo.user = Some((creds.user.clone(), creds.uid));

@@ -24,6 +24,7 @@ pub(super) fn process(
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
     let context = Context::new(stack.top(), &Frame::new_user(0, 0));
     let tid = pid::allocate()?;
+    user::charge(&root_creds(), user::Limit::NONE).inspect_err(|_| pid::release(tid))?;
     let session = Session::new(Id::NONE);
     let group = ProcessGroup::new(Id::NONE, session);
     let mut signals = signals;
@@ -61,8 +62,6 @@ pub(super) fn process(
     process.with_threads(|threads| threads.push(task.clone()));
     pid::register(&task, true);
     super::patch::inherit(&task);
-    // Root has no limit.
-    let _ = user::charge(&root_creds(), rlimit::INFINITY);
     *task.kernel_function.lock() = Some(function);
     Ok(task)
 }

@@ -2,7 +2,7 @@
 
 use super::fork::CloneFlags;
 use super::ns;
-use super::{Process, Task, current, pid};
+use super::{Process, Task, current, everyone, pid};
 use crate::fs::FsContext;
 use alloc::sync::Arc;
 use limen_linux_abi::{Errno, SysResult};
@@ -29,7 +29,7 @@ pub fn shares_fs(task: &Task) -> bool {
         return false;
     };
     let has = |other: Arc<Task>| !core::ptr::eq(&*other, task) && other.fs_slot().holds(&fs);
-    Arc::strong_count(&fs) > 2 && pid::all_processes().any(|p| p.threads().any(has))
+    Arc::strong_count(&fs) > 2 && everyone::sending().any(|p| p.threads().any(has))
 }
 
 /// Whether another process has the same `part` as that of the running thread.
@@ -38,7 +38,7 @@ fn shares<T>(task: &Task, part: fn(&Process) -> Option<Arc<T>>) -> bool {
         return false;
     };
     let has = |other: &Process| part(other).is_some_and(|theirs| Arc::ptr_eq(&theirs, &own));
-    pid::all_processes().any(|other| !Arc::ptr_eq(&other, &task.process) && has(&other))
+    everyone::sending().any(|other| !Arc::ptr_eq(&other, &task.process) && has(&other))
 }
 
 /// Whether another thread has the memory of the running one.

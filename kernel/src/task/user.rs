@@ -36,22 +36,35 @@ pub fn total() -> u64 {
     TOTAL.load(Ordering::Relaxed)
 }
 
+/// How much of something a user may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(u64);
+
+impl Limit {
+    /// Nobody's limits count, not those of makers of user namespaces either.
+    pub const NONE: Self = Self(INFINITY);
+    /// As a soft limit says. One that is unlimited is more than anybody has, but those of makers count.
+    #[inline(always)]
+    pub fn of(soft: u64) -> Self {
+        Self(soft.min(INFINITY - 1))
+    }
+    /// What a maker of a user namespace may have, for who may have this.
+    fn above(self, makers: u64) -> Self {
+        if self == Self::NONE { self } else { Self(makers) }
+    }
+}
+
 /// The places where the user `uid` of `ns` counts, each with what may be counted there: `most` for the user,
 /// for those who made the namespaces what limited them then.
-fn levels(ns: &UserRef, uid: u32, most: u64) -> impl Iterator<Item = (Key, u64)> {
+fn levels(ns: &UserRef, uid: u32, most: Limit) -> impl Iterator<Item = (Key, u64)> {
     let mut next = Some((ns, uid, most));
     core::iter::from_fn(move || {
         let (ns, uid, most) = next?;
         next = ns.as_ref().map(|made| {
             let maker = made.maker();
-            let limit = if most == INFINITY {
-                most
-            } else {
-                maker.most.threads
-            };
-            (made.parent(), maker.uid, limit)
+            (made.parent(), maker.uid, most.above(maker.most.threads))
         });
-        Some(((ns.as_ref().map_or(0, |made| made.maker().number), uid), most))
+        Some(((ns.as_ref().map_or(0, |made| made.maker().number), uid), most.0))
     })
 }
 
@@ -78,7 +91,7 @@ impl Threads {
     /// Counts one more, for whoever made the namespace, too. `false`: one of them has as many as allowed.
     #[cold]
     #[inline(never)]
-    fn add_below(&mut self, ns: &UserRef, uid: u32, most: u64) -> bool {
+    fn add_below(&mut self, ns: &UserRef, uid: u32, most: Limit) -> bool {
         let fits = levels(ns, uid, most).all(|(key, most)| self.count(key) < most);
         if fits {
             levels(ns, uid, most).for_each(|(key, _)| self.add(key));
@@ -88,13 +101,13 @@ impl Threads {
     #[cold]
     #[inline(never)]
     fn forget_below(&mut self, ns: &UserRef, uid: u32) {
-        levels(ns, uid, INFINITY).for_each(|(key, _)| self.forget(key));
+        levels(ns, uid, Limit::NONE).for_each(|(key, _)| self.forget(key));
     }
 }
 
 /// Counts a new thread of who has `creds`. `EAGAIN`: it would be one more than `limit`, the limit of who made
-/// its user namespace or the machine's own allows. [`INFINITY`]: whatever anybody's limits are.
-pub fn charge(creds: &Creds, limit: u64) -> Result<(), Errno> {
+/// its user namespace or the machine's own allows.
+pub fn charge(creds: &Creds, limit: Limit) -> Result<(), Errno> {
     if TOTAL.fetch_add(1, Ordering::Relaxed) >= super::fork::max_threads() {
         TOTAL.fetch_sub(1, Ordering::Relaxed);
         return Err(Errno::EAGAIN);
@@ -102,7 +115,7 @@ pub fn charge(creds: &Creds, limit: u64) -> Result<(), Errno> {
     let mut threads = THREADS.lock();
     let fits = if creds.user.is_none() {
         let count = threads.initial.entry(creds.uid).or_insert(0);
-        let fits = *count < limit;
+        let fits = *count < limit.0;
         *count += u64::from(fits);
         fits
     } else {
@@ -131,14 +144,14 @@ pub fn uncharge(ns: &UserRef, uid: u32) {
 pub fn transfer(from: &Creds, to: &Creds) {
     if from.uid != to.uid || !is_same(&from.user, &to.user) {
         let mut threads = THREADS.lock();
-        levels(&from.user, from.uid, INFINITY).for_each(|(key, _)| threads.forget(key));
-        levels(&to.user, to.uid, INFINITY).for_each(|(key, _)| threads.add(key));
+        levels(&from.user, from.uid, Limit::NONE).for_each(|(key, _)| threads.forget(key));
+        levels(&to.user, to.uid, Limit::NONE).for_each(|(key, _)| threads.add(key));
     }
 }
 
 /// Whether the real user of `creds` has more than `limit` threads, or whoever made its user namespace more
 /// than was allowed.
-pub fn has_too_many(creds: &Creds, limit: u64) -> bool {
+pub fn has_too_many(creds: &Creds, limit: Limit) -> bool {
     let threads = THREADS.lock();
     levels(&creds.user, creds.uid, limit).any(|(key, most)| threads.count(key) > most)
 }
@@ -317,9 +330,9 @@ impl Counts {
         &self.counts[of as usize]
     }
     /// Counts `n` more, here and above. `false`: somewhere that would be more than `limit`, above than what
-    /// the maker may have. [`INFINITY`]: whatever anybody's limits are.
-    fn take(&self, of: Of, n: usize, limit: u64) -> bool {
-        let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= limit;
+    /// the maker may have.
+    fn take(&self, of: Of, n: usize, limit: Limit) -> bool {
+        let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= limit.0;
         let more = |had: usize| had.checked_add(n).filter(|&n| fits(n));
         let here = self.here(of);
         if here
@@ -336,15 +349,11 @@ impl Counts {
     }
     #[cold]
     #[inline(never)]
-    fn take_above(&self, of: Of, n: usize, limit: u64) -> bool {
+    fn take_above(&self, of: Of, n: usize, limit: Limit) -> bool {
         let mut at = &self.above;
         while let Some((above, most)) = at {
-            let most = if limit == INFINITY {
-                limit
-            } else {
-                most.of[of as usize]
-            };
-            let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= most;
+            let most = limit.above(most.of[of as usize]);
+            let fits = |n: usize| n <= isize::MAX as usize && n as u64 <= most.0;
             let more = |had: usize| had.checked_add(n).filter(|&n| fits(n));
             let here = above.here(of);
             if here
@@ -381,11 +390,11 @@ impl Counts {
         }
     }
     /// Counts one more queued signal, unless that would be more than `limit` or than what a maker of a user
-    /// namespace may have. [`INFINITY`]: whatever anybody's limits are. Returns whether it was counted.
+    /// namespace may have. Returns whether it was counted.
     #[inline(always)]
-    pub fn add_signal(&self, limit: u64) -> bool {
+    pub fn add_signal(&self, limit: Limit) -> bool {
         let here = self.here(Of::Signals);
-        if (here.fetch_add(1, Ordering::Relaxed) as u64) < limit
+        if (here.fetch_add(1, Ordering::Relaxed) as u64) < limit.0
             && (self.above.is_none() || self.take_above(Of::Signals, 1, limit))
         {
             return true;
@@ -400,7 +409,7 @@ impl Counts {
     }
     /// Counts `n` queued signals more, whatever the limit.
     pub fn move_signals_in(&self, n: usize) {
-        self.take(Of::Signals, n, INFINITY);
+        self.take(Of::Signals, n, Limit::NONE);
     }
     /// How many signals are queued.
     pub fn signals(&self) -> usize {
@@ -433,10 +442,9 @@ impl LockedPages {
         }
     }
     /// Locks `count` pages. `ENOMEM`: the user would have more than `most`, or whoever made the user
-    /// namespace more than allowed. `usize::MAX`: whatever anybody's limits are.
-    pub fn take(&mut self, count: usize, most: usize) -> Result<(), Errno> {
-        let limit = if most == usize::MAX { INFINITY } else { most as u64 };
-        if !self.of.take(Of::LockedPages, count, limit) {
+    /// namespace more than allowed.
+    pub fn take(&mut self, count: usize, most: Limit) -> Result<(), Errno> {
+        if !self.of.take(Of::LockedPages, count, most) {
             return Err(Errno::ENOMEM);
         }
         self.count += count;
@@ -459,7 +467,7 @@ pub struct QueueBytes {
 impl QueueBytes {
     /// Counts `count` bytes for the real user of `creds`. `EMFILE`: the user would have more than `most`, or
     /// whoever made the user namespace more than allowed.
-    pub fn take(creds: &Creds, count: usize, most: u64) -> Result<Self, Errno> {
+    pub fn take(creds: &Creds, count: usize, most: Limit) -> Result<Self, Errno> {
         let of = Counts::of(creds);
         match of.take(Of::QueueBytes, count, most) {
             true => Ok(Self { of, count }),

@@ -5,7 +5,7 @@ use crate::ipc::ns::Place;
 use crate::task::creds::cap;
 use crate::task::current;
 use crate::task::rlimit::which;
-use crate::task::user::QueueBytes;
+use crate::task::user::{Limit, QueueBytes};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
 use limen_linux_abi::Errno;
 
@@ -130,7 +130,7 @@ impl Shape {
         let bytes = self.messages.checked_mul(self.size);
         let bytes = bytes.and_then(|bytes| bytes.checked_add(others));
         let bytes = bytes.ok_or(Errno::EOVERFLOW)?;
-        let most = crate::task::rlimit(which::MSGQUEUE);
+        let most = Limit::of(crate::task::rlimit(which::MSGQUEUE));
         current().with_creds(|creds| QueueBytes::take(creds, bytes, most))
     }
 }

@@ -8,7 +8,7 @@ use crate::ipc::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, now};
 use crate::mm::{PAGE_SIZE, limits};
 use crate::task::creds::cap;
 use crate::task::current;
-use crate::task::user::LockedPages;
+use crate::task::user::{Limit, LockedPages};
 use core::sync::atomic::Ordering::Relaxed;
 use limen_linux_abi::Errno;
 use limen_linux_abi::abi::ipc::SharedMemory;
@@ -149,9 +149,9 @@ impl Segment {
         let capable = creds.capable_in(&self.table.owner, cap::IPC_LOCK);
         let limit = limits::memlock();
         let most = if creds.capable(cap::IPC_LOCK) {
-            usize::MAX
+            Limit::NONE
         } else {
-            usize::try_from(limit / PAGE_SIZE as u64).unwrap_or(usize::MAX)
+            Limit::of(limit / PAGE_SIZE as u64)
         };
         // Whichever is not the segment's at the end is dropped without its lock.
         let mut account = lock.then(|| LockedPages::nothing_of(&creds));

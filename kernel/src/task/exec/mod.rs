@@ -139,8 +139,8 @@ pub fn do_execveat<W: Word>(
 #[cold]
 fn check_process_limit() -> Result<(), Errno> {
     let task = current();
-    let limit = task.process.limits.soft(super::rlimit::which::NPROC);
-    if super::user::has_too_many(&task.creds(), limit) {
+    let soft = task.process.limits.soft(super::rlimit::which::NPROC);
+    if super::user::has_too_many(&task.creds(), super::user::Limit::of(soft)) {
         return Err(Errno::EAGAIN);
     }
     task.clear_flags(TaskFlags::NPROC_EXCEEDED);

@@ -13,7 +13,7 @@ use crate::sync::SpinLock;
 use crate::task::creds::cap;
 use crate::task::exec::vdso;
 use crate::task::{CurrentTask, Task, current, unshare};
-use crate::time::{NSEC_PER_SEC, now_ns};
+use crate::time::{NSEC_PER_SEC, now_ns, raw_ns};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use limen_linux_abi::Errno;
@@ -273,7 +273,9 @@ pub fn set_offsets(ns: &NsRef, new: &[(Clock, i64, u32)]) -> Result<(), Errno> {
             .checked_mul(NSEC_PER_SEC as i64)
             .and_then(|ns| ns.checked_add(i64::from(nanoseconds)))
             .ok_or(Errno::ERANGE)?;
-        let then = (now_ns() as i64).checked_add(offset).ok_or(Errno::ERANGE)?;
+        // The clock that is not steered has the same offset, and may be behind the other.
+        let now = now_ns().min(raw_ns()) as i64;
+        let then = now.checked_add(offset).ok_or(Errno::ERANGE)?;
         if then < 0 || then / NSEC_PER_SEC as i64 > LATEST {
             return Err(Errno::ERANGE);
         }

@@ -9,7 +9,7 @@ use super::{Sending, Setting, UNHEARD_REPEAT, advance, lock_settled};
 use crate::signal::{self, SigInfo};
 use crate::sync::{IrqSpinGuard, IrqSpinLock, Once, without_interrupts};
 use crate::task::timers::clock::Clock;
-use crate::task::user::Counts;
+use crate::task::user::{Counts, Limit};
 use crate::task::{Process, Task, current, rlimit};
 use crate::time::wall::{self, WallTimer};
 use crate::time::{Timer, now_ns};
@@ -58,7 +58,7 @@ impl Place {
         let process = &current().process;
         let account = process.signals.lock().pending.account();
         if let Some(account) = &account
-            && !account.add_signal(process.limits.soft(rlimit::which::SIGPENDING))
+            && !account.add_signal(Limit::of(process.limits.soft(rlimit::which::SIGPENDING)))
         {
             return Err(Errno::EAGAIN);
         }
