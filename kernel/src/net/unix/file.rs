@@ -120,7 +120,6 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
     if whole && src.remaining() > 212_992 - 32 {
         return Err(Errno::EMSGSIZE);
     }
-    let mut cred = how.cred.take().unwrap_or_else(sender_cred);
     let mut done = 0;
     loop {
         let n = if whole {
@@ -147,10 +146,7 @@ fn send_inner(sock: &Arc<Sock>, src: &mut IoSrc<'_>, how: &mut Sending) -> SysRe
             data,
             at: 0,
             files,
-            cred: match whole || src.remaining() == 0 {
-                true => core::mem::take(&mut cred),
-                false => cred.clone(),
-            },
+            cred: how.cred.clone().unwrap_or_else(sender_cred),
             from: sock.name(),
         };
         let target = match &target {
