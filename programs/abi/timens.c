@@ -1,6 +1,6 @@
 /*
- * Time namespaces (time_namespaces(7)): what is written to timens_offsets, who is in which one, and every call
- * that shows or takes a time of CLOCK_MONOTONIC or CLOCK_BOOTTIME. No clock is set.
+ * Time namespaces (time_namespaces(7)): what is written to timens_offsets, who is in which one, and every
+ * call that shows or takes a time of CLOCK_MONOTONIC or CLOCK_BOOTTIME. No clock is set.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -87,8 +87,8 @@ pub fn gettime<'a>(
     Some((core::hint::black_box(seconds), rest))
 }
 
-/// The present time of clock `id` in nanoseconds, with `mult` of the machine's `data`. `None`: the kernel must
-/// be asked.
+/// The present time of clock `id` in nanoseconds, with `mult` of the machine's `data`. `None`: the kernel
+/// must be asked.
 #[inline(always)]
 fn nanoseconds(data: &ClockData, mult: u64, counter: impl FnOnce() -> u64, id: u32) -> Option<u64> {
     if id >= 12 || mult == 0 {

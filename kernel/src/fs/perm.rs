@@ -103,8 +103,8 @@ pub fn path_permission(path: &Path, mask: u32, creds: &Creds) -> Result<(), Errn
     permission(&path.dentry.inode, mask, creds)
 }
 
-/// Whether the caller owns the inode or has `CAP_FOWNER`, for which its user namespace needs to know the owner
-/// only: who acts as a file's owner does so whatever its group.
+/// Whether the caller owns the inode or has `CAP_FOWNER`, for which its user namespace needs to know the
+/// owner only: who acts as a file's owner does so whatever its group.
 pub fn owner_or_capable(inode: &Inode, creds: &Creds) -> bool {
     let knows = || creds.user.is_none() || user::from_kuid(&creds.user, inode.uid()).is_some();
     creds.fsuid == inode.uid() || creds.capable_own(cap::FOWNER) && knows()

@@ -53,8 +53,8 @@ impl Drop for Sending {
 }
 
 /// All processes, and none becomes known meanwhile: for who sends a signal to each, with
-/// [`crate::signal::queue_to_member`], or must not miss one that its maker made on the way. May sleep; not with
-/// [`TREE`] locked.
+/// [`crate::signal::queue_to_member`], or must not miss one that its maker made on the way. May sleep; not
+/// with [`TREE`] locked.
 pub fn sending() -> impl Iterator<Item = Arc<Process>> {
     let sending = Sending::begin();
     let mut processes = all_processes();

@@ -92,8 +92,8 @@ pub(super) fn leaves_segments(task: &Task) {
     }
 }
 
-/// The running thread will leave its IPC namespace, and stays the creator of what it has made there. `ENOMEM`.
-/// May sleep.
+/// The running thread will leave its IPC namespace, and stays the creator of what it has made there.
+/// `ENOMEM`. May sleep.
 pub(super) fn keeps_segments(task: &Task) -> Result<(), Errno> {
     match CREATORS.get() {
         Some(told) if task.flags().contains(TaskFlags::MADE_SEGMENTS) => (told.moves)(task),

@@ -258,8 +258,8 @@ pub fn kernel_clone(frame: &Frame, args: &CloneArgs) -> SysResult {
     let creds = next
         .as_ref()
         .map_or_else(|| parent.creds(), |next| next.creds.clone());
-    // The child counts as its user's; whether the limit holds for the caller is asked of the caller, who may be
-    // in another user namespace than the child.
+    // The child counts as its user's; whether the limit holds for the caller is asked of the caller, who may
+    // be in another user namespace than the child.
     let exempt = creds.uid == 0
         || parent
             .with_creds(|own| own.capable(creds::cap::SYS_RESOURCE) || own.capable(creds::cap::SYS_ADMIN));

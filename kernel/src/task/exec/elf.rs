@@ -32,7 +32,8 @@ pub(super) struct Image {
     pub mm: Arc<AddressSpace>,
     /// The caller may not read the program or its interpreter.
     pub hidden: bool,
-    /// Owner and group of those of both that it may not read: whoever looks at the memory sees their contents.
+    /// Owner and group of those of both that it may not read: whoever looks at the memory sees their
+    /// contents.
     pub hidden_from: [Option<(u32, u32)>; 2],
     /// It is of the architecture's old ABI.
     pub old_abi: bool,

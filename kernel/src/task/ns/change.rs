@@ -161,7 +161,8 @@ pub fn setns(fd: i32, wanted: u64) -> SysResult {
 }
 
 impl Next {
-    /// `setns`: the running thread is in them from now on. Directories that others share move with it. `ENOMEM`.
+    /// `setns`: the running thread is in them from now on. Directories that others share move with it.
+    /// `ENOMEM`.
     fn commit_joined(mut self, task: &CurrentTask) -> SysResult {
         if self.flags.contains(CloneFlags::NEWIPC) {
             exit::keeps_segments(task)?;

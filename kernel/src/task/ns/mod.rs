@@ -104,8 +104,8 @@ impl Kind {
     }
 }
 
-/// Where a namespace's file in nsfs is found while anybody has it: the file keeps the namespace, not the other
-/// way round.
+/// Where a namespace's file in nsfs is found while anybody has it: the file keeps the namespace, not the
+/// other way round.
 type FilePlace = SpinLock<Option<Weak<Inode>>>;
 
 /// Those of initial namespaces.

@@ -123,14 +123,15 @@ pub fn traceme() -> Result<(), Errno> {
     if !may && !theirs.capable_in(&mine.user, cap::SYS_PTRACE) {
         return Err(Errno::EPERM);
     }
-    // The tracee asks. Its parent may become a program of anybody, and has no part in what it could do before:
-    // a program with more rights must not end up in the hands of that one.
+    // The tracee asks. Its parent may become a program of anybody, and has no part in what it could do
+    // before: a program with more rights must not end up in the hands of that one.
     link(&me, &thread, &mut list, Options::TRACED, mine)?;
     Ok(())
 }
 
-/// Links a tracee to its tracer, with the credentials of who asked for that. [`TREE`] is locked, and the list of the tracer's process has room. Returns
-/// whether the tracee has been stopped by a signal and goes over into a stop for the tracer.
+/// Links a tracee to its tracer, with the credentials of who asked for that. [`TREE`] is locked, and the list
+/// of the tracer's process has room. Returns whether the tracee has been stopped by a signal and goes over
+/// into a stop for the tracer.
 fn link(
     task: &Arc<Task>,
     tracer: &Arc<Task>,

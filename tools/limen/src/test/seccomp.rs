@@ -12,8 +12,9 @@ use crate::linux::Source;
 
 /// The suite, and what the names of its programs' folders begin with.
 const SUITE: (Source, &str) = (Source::Stable, "linux");
-/// Tests of `seccomp_bpf` that fail on 32-bit Arm, where Linux, too, sends `SIGILL` for calls with a negative number, and
-/// the C library sleeps by a call that the test's filter does not know (`clock_nanosleep_time64`).
+/// Tests of `seccomp_bpf` that fail on 32-bit Arm, where Linux, too, sends `SIGILL` for calls with a negative
+/// number, and the C library sleeps by a call that the test's filter does not know
+/// (`clock_nanosleep_time64`).
 const FAIL_ON_ARM: [&str; 3] = [
     "global.negative_ENOSYS",
     "TRACE_syscall.seccomp.negative_ENOSYS",
