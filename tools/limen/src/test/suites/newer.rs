@@ -17,16 +17,8 @@ const fn newer(name: &'static str, older: &Folder, more: &'static [Test]) -> Fol
 
 /// What is the same everywhere. Of `ptrace` without `vmaccess`, which fails on Linux, too.
 pub const EVERYWHERE: [Folder; 5] = [
-    newer(
-        "selftests-newer-clone3",
-        &folders::EVERYWHERE[0],
-        &[(("clone3", &["clone3.c"], &[]), Skips(1))],
-    ),
-    newer(
-        "selftests-newer-pidfd",
-        &folders::EVERYWHERE[1],
-        &[(("pidfd_setns_test", &["pidfd_setns_test.c"], &[]), Passes)],
-    ),
+    newer("selftests-newer-clone3", &folders::EVERYWHERE[0], &[]),
+    newer("selftests-newer-pidfd", &folders::EVERYWHERE[1], &[]),
     newer("selftests-newer-timers", &folders::EVERYWHERE[2], &[]),
     Folder {
         name: "selftests-newer-ptrace",
