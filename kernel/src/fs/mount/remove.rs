@@ -1,7 +1,8 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    Peers, address, any_on, change, child, children, clear, is_mounted, one_on, relist, unlist, unlist_at,
+    Peers, address, any_on, change, child, children, clear, cover, is_mounted, name_of, one_on, relist,
+    uncovered, unlist, unlist_at,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -9,7 +10,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::mm::reserve::room;
 use crate::rcu::Shared;
-use crate::task::{Process, TaskFlags, current};
+use crate::task::{TaskFlags, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -302,6 +303,8 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
         };
         under = to.dentry.mounted.find(&to.mnt);
     }
+    // That may be the root of what has come to lie there. Of a process that is gone nothing goes any more.
+    let _ = cover(&to.dentry);
     // Set first: a walk that enters it must find the way up.
     let old = mnt.at.lock().replace(to.clone());
     relist(mnt, old.as_ref(), &to);
@@ -317,6 +320,7 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     // Only now: who comes to what goes must find it covered.
     if let Some(old) = old {
         old.dentry.mounted.remove(&old.mnt);
+        uncovered(&old.dentry);
     }
 }
 
@@ -355,7 +359,10 @@ fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
     let at = mnt.at.lock().take();
     let unlisted = unlist(mnt, at.as_ref());
     match at {
-        Some(at) if stuck => at.mnt.keep_stuck(mnt, at.dentry),
+        Some(at) if stuck => {
+            uncovered(&at.dentry);
+            at.mnt.keep_stuck(mnt, at.dentry);
+        }
         at => clear(at),
     }
     if let Some(member) = mnt.member() {
@@ -403,18 +410,13 @@ pub(super) fn take_all(peers: &mut Peers, mnt: Shared<Mount>, at_once: bool) {
     drop(mnt);
 }
 
-/// Unmounts what is mounted on those names of a process that are `gone`. May sleep.
-pub fn forget(process: &Process, gone: impl Fn(&Shared<Dentry>) -> bool) {
+/// Unmounts what is mounted below the directory of a process or thread that is gone, by its address
+/// ([`crate::fs::procfs::Subject::address`]). May sleep.
+pub fn forget(subject: usize) {
     let mut peers = change();
-    let mut names = process.take_covered();
-    names.retain(|name| {
-        let is_gone = gone(name);
-        if is_gone {
-            uncover_all(&mut peers, name);
-        }
-        !is_gone
-    });
-    process.put_covered(names);
+    while let Some(name) = name_of(subject) {
+        uncover_all(&mut peers, &name);
+    }
 }
 
 /// Unmounts what is mounted on a name, everywhere.
