@@ -4,7 +4,7 @@
 
 use crate::fs::mount::Mount;
 use crate::mm;
-use crate::rcu::{Found, Reader, Retire, Shared, Slot, read};
+use crate::rcu::{Found, HeldSlot, Reader, Retire, Retiring, Shared, Slot, read};
 use crate::sync::{Once, SpinLock};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,10 +18,17 @@ struct Hung {
     name: usize,
     /// Nothing once it is removed, so that the mount need not wait for a grace period.
     mnt: Slot<Mount>,
-    next: Slot<Hung>,
+    /// Not changed any more once it is removed.
+    next: HeldSlot<Hung>,
 }
 
-impl Retire for Hung {}
+impl Retire for Hung {
+    fn retire(&self, retiring: &Retiring) {
+        // Who unmounts and mounts all the time would else make a list of removed ones, each of which is kept
+        // by the one before it.
+        self.next.give_up(retiring);
+    }
+}
 
 impl Hung {
     #[inline(always)]
@@ -130,7 +137,7 @@ impl Mountpoint {
             below,
             name,
             mnt: Slot::new(mnt),
-            next: Slot::empty(),
+            next: HeldSlot::empty(),
         });
         let _changes = chain.changes.lock();
         let reader = read();
