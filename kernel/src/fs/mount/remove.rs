@@ -100,7 +100,8 @@ fn topper(mnt: &Shared<Mount>) -> Option<Shared<Mount>> {
 
 /// A note at a mount: it is to be unmounted.
 const GOES: u32 = 1;
-/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]).
+/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]), or a
+/// lower one that is more than can go.
 const ASKED: u32 = 2;
 /// It is such a one, and nothing is in it that stays.
 const EMPTY: u32 = 3;
@@ -111,6 +112,8 @@ const KEEPS_ONE: u32 = 4;
 
 /// What is unmounted because it is mounted where peers or slaves of what is unmounted are.
 struct Others {
+    /// How many mounts go by themselves.
+    own: usize,
     /// All that were looked at.
     asked: Vec<Shared<Mount>>,
     /// How many of them, the first ones, are where what is unmounted itself is: for them no lock counts.
@@ -126,6 +129,7 @@ impl Others {
     /// all mounts.
     fn of(peers: &Peers, mnt: &Shared<Mount>, only: bool) -> Result<Self, Errno> {
         let mut others = Self {
+            own: 0,
             asked: Vec::new(),
             unlocked: 0,
             gone: Vec::new(),
@@ -140,7 +144,10 @@ impl Others {
     }
 
     fn collect(&mut self, peers: &Peers, mnt: &Shared<Mount>, only: bool) -> Result<(), Errno> {
-        for_each_below(mnt, |mnt| mnt.note(GOES));
+        for_each_below(mnt, |mnt| {
+            mnt.note(GOES);
+            self.own += 1;
+        });
         self.ask(peers, mnt)?;
         self.unlocked = self.asked.len();
         if !only {
@@ -227,7 +234,9 @@ impl Others {
                 continue;
             }
             room(&mut self.asked, 1)?;
-            found.note(ASKED + KEEPS_ONE * kept_in(&found));
+            // Each of those that go asks about one mount at most in it, so that of more than those it keeps
+            // one. Others may have mounted there whatever they want.
+            found.note(ASKED + KEEPS_ONE * kept_in(&found, self.own + 1));
             self.asked.push(found.clone());
             // What is in it may have been the last that kept those above it.
             let mut now = found;
@@ -324,12 +333,13 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     }
 }
 
-/// How many mounts are in one that stay if it is unmounted. What covers its root only comes to lie lower.
-fn kept_in(mnt: &Shared<Mount>) -> u32 {
+/// How many mounts are in one that stay if it is unmounted, counted up to `most`. What covers its root only
+/// comes to lie lower.
+fn kept_in(mnt: &Shared<Mount>, most: usize) -> u32 {
     let stays = |child: &Shared<Mount>| {
         !matches!(child.noted(), GOES | EMPTY) && !child.mountpoint().is_some_and(|at| is_mounted(&at))
     };
-    children(mnt).filter(stays).count() as u32
+    children(mnt).filter(stays).take(most).count() as u32
 }
 
 /// Calls `f` with a mount and all in it: those above first.
