@@ -4,6 +4,7 @@
 
 use crate::fs::mount::Mount;
 use crate::mm;
+use crate::mm::reserve::room_exact;
 use crate::rcu::{Found, HeldSlot, Reader, Retire, Retiring, Shared, Slot, read};
 use crate::sync::{Once, SpinLock};
 use alloc::boxed::Box;
@@ -64,14 +65,18 @@ static CHAINS: Once<Box<[Chain]>> = Once::new();
 /// How much memory the machine has for each chain. With that, mounts that fill half of it are two in a chain.
 const MEMORY_FOR_CHAIN: usize = 64 << 10;
 /// How many chains there are at least and at most.
-const CHAINS_RANGE: (usize, usize) = (64, 16384);
+const CHAINS_RANGE: (usize, usize) = (64, 1 << 20);
 
 /// Makes the table of all mounts.
 pub fn init() {
     let wanted = mm::total_pages() / (MEMORY_FOR_CHAIN / mm::PAGE_SIZE).max(1);
     let (least, most) = CHAINS_RANGE;
-    let count = wanted.clamp(least, most).next_power_of_two();
-    let mut chains = Vec::with_capacity(count);
+    let mut count = wanted.clamp(least, most).next_power_of_two();
+    let mut chains = Vec::new();
+    // Memory may lie in pieces.
+    while room_exact(&mut chains, count).is_err() && count > least {
+        count /= 2;
+    }
     chains.resize_with(count, || Chain {
         first: Slot::empty(),
         changes: SpinLock::new(()),
