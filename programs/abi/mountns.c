@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -905,7 +906,143 @@ static void empty_for_now(void) {
     done();
 }
 
-int main(void) {
+/* What is mounted below a thread's directory goes with its number, and leaves nothing that hides another. */
+static int thread_ends[2];
+static volatile int thread_number;
+static void *short_thread(void *execs) {
+    char c;
+    thread_number = gettid();
+    while (read(thread_ends[0], &c, 1) == -1) continue;
+    if (execs) {
+        execl("/proc/self/exe", "mountns", "--wait", (char *)NULL);
+        _exit(97);
+    }
+    return NULL;
+}
+/* Lets a thread begin; gives its number. */
+static pid_t begin_thread(pthread_t *thread, int execs) {
+    thread_number = 0;
+    CHECK(pipe2(thread_ends, O_CLOEXEC) == 0);
+    CHECK(pthread_create(thread, NULL, short_thread, execs ? "" : NULL) == 0);
+    SOON(thread_number != 0);
+    return thread_number;
+}
+static void let_end(pthread_t thread) {
+    close(thread_ends[1]);
+    pthread_join(thread, NULL);
+    close(thread_ends[0]);
+}
+/* A process whose thread, when it may, calls exec; the new program ends when `ends` is closed. */
+static pid_t execs_soon(int *tid, int *may, int *ends) {
+    int told[2], keeps[2];
+    CHECK(pipe2(told, O_CLOEXEC) == 0 && pipe2(keeps, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        failed = 0;
+        pid_t number = begin_thread(&thread, 1);
+        close(keeps[1]);
+        if (dup2(keeps[0], 0) != 0 || write(told[1], &number, sizeof number) != sizeof number) _exit(96);
+        char c;
+        /* Only then the thread may go on. */
+        if (read(0, &c, 1) != 1) _exit(95);
+        close(thread_ends[1]);
+        for (;;) pause();
+    }
+    close(told[1]);
+    close(keeps[0]);
+    CHECK(read(told[0], tid, sizeof *tid) == sizeof *tid);
+    close(told[0]);
+    *may = *ends = keeps[1];
+    return child;
+}
+/* Whether a thread has a tracer. */
+static int traced(pid_t tid) {
+    char path[64], line[128];
+    int tracer = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", tid);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) sscanf(line, "TracerPid: %d", &tracer);
+    if (file) fclose(file);
+    return tracer != 0;
+}
+static int gone(const char *path) {
+    struct stat st;
+    return stat(path, &st) == -1 && errno == ENOENT;
+}
+static void with_thread(void) {
+    char path[64], task[96], link[64], top[64];
+    pthread_t thread;
+    fresh();
+    /* It ends; what was mounted and is not any more does not matter. */
+    pid_t tid = begin_thread(&thread, 0);
+    snprintf(top, sizeof top, "/proc/%d", tid);
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", tid);
+    snprintf(task, sizeof task, "/proc/%d/task/%d/fdinfo", getpid(), tid);
+    for (int i = 0; i < 40; i++) {
+        if (mount("none", path, "tmpfs", 0, NULL) != 0) failed++;
+        if (umount(path) != 0) failed++;
+    }
+    CHECK(mount("none", path, "tmpfs", 0, NULL) == 0 && mounted(path) == 1);
+    CHECK(mount("none", task, "tmpfs", 0, NULL) == 0 && mounted(task) == 1);
+    CHECK(mount(path, in("b"), NULL, MS_BIND, NULL) == 0 && mounted(in("b")) == 1);
+    let_end(thread);
+    CHECK(SOON(gone(top)) && SOON(mounted(path) == 0) && SOON(mounted(task) == 0));
+    CHECK(mounted(in("b")) == 1);
+    /* On the directory of one that has ended nothing is mounted. */
+    tid = begin_thread(&thread, 0);
+    snprintf(top, sizeof top, "/proc/%d", tid);
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", tid);
+    int fd = open(path, O_PATH | O_DIRECTORY);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    let_end(thread);
+    CHECK(SOON(gone(top)));
+    CHECK(fd >= 0 && gives(mount("none", link, "tmpfs", 0, NULL), ENOENT) && gone(top) && mounted(path) == 0);
+    close(fd);
+    /* It becomes the leader by exec, and has another number then. */
+    int may, ends;
+    pid_t child = execs_soon(&tid, &may, &ends);
+    snprintf(top, sizeof top, "/proc/%d", tid);
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", tid);
+    snprintf(task, sizeof task, "/proc/%d/fdinfo", child);
+    CHECK(mount("none", path, "tmpfs", 0, NULL) == 0 && mounted(path) == 1);
+    CHECK(mount("none", task, "tmpfs", 0, NULL) == 0 && mounted(task) == 1);
+    CHECK(write(may, "", 1) == 1);
+    CHECK(SOON(gone(top)) && SOON(mounted(path) == 0) && mounted(task) == 1);
+    close(ends);
+    CHECK(child_good(child) && mounted(task) == 0);
+    /* Its tracer ends, which was to wait for it. */
+    tid = begin_thread(&thread, 0);
+    snprintf(top, sizeof top, "/proc/%d", tid);
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", tid);
+    int go[2];
+    CHECK(pipe(go) == 0);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    child = fork();
+    if (child == 0) {
+        char c;
+        close(go[1]);
+        close(thread_ends[1]);
+        if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) _exit(1);
+        _exit(read(go[0], &c, 1) == 1 && read(go[0], &c, 1) == 0 ? 0 : 2);
+    }
+    close(go[0]);
+    CHECK(write(go[1], "", 1) == 1 && SOON(traced(tid)));
+    CHECK(mount("none", path, "tmpfs", 0, NULL) == 0 && mounted(path) == 1);
+    let_end(thread);
+    CHECK(SOON(thread_state(tid) == 'Z' || gone(top)) && !gone(top) && mounted(path) == 1);
+    close(go[1]);
+    CHECK(child_good(child));
+    CHECK(SOON(gone(top)));
+    CHECK(SOON(mounted(path) == 0));
+    done();
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "--wait") == 0) {
+        char c;
+        return read(0, &c, 1) != 0;
+    }
     setvbuf(stdout, NULL, _IONBF, 0);
     /* On Linux 6.18 which namespace is older is only known for those made on the same CPU. */
     cpu_set_t one;
@@ -947,6 +1084,7 @@ int main(void) {
         with_process();
         namespace_file();
         empty_for_now();
+        with_thread();
         _exit(report());
     }
     CHECK(child_good(child));

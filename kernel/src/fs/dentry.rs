@@ -10,9 +10,9 @@
 use crate::fs::children::Children;
 use crate::fs::inode::{FileType, Inode};
 use crate::fs::mountpoint::Mountpoint;
+use crate::fs::procfs::Subject;
 use crate::rcu::{Held, Retire, Retiring, Shared};
 use crate::sync::{SpinGuard, SpinLock};
-use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -373,14 +373,22 @@ impl Shared<Dentry> {
         self.parent().filter(|dir| !dir.inode.ops.writable_directory())
     }
 
-    /// The process whose directory in procfs it is, or below whose directory it is.
-    pub fn process(&self) -> Option<Arc<Process>> {
+    /// Whose directory in procfs it is, or below whose directory it is. What is mounted there goes with that
+    /// process or thread. It is the innermost one, unless the directory in the root is that of a thread,
+    /// which must not keep its name there for longer than the thread has the number.
+    pub fn subject(&self) -> Option<Subject> {
         let mut dentry = self.clone();
+        let mut found: Option<Subject> = None;
         loop {
-            if let Some(process) = dentry.inode.ops.process() {
-                return Some(process);
+            if let Some(subject) = dentry.inode.ops.subject()
+                && (found.is_none() || subject.is_member())
+            {
+                found = Some(subject.clone());
             }
-            dentry = dentry.made_up_in()?;
+            let Some(dir) = dentry.made_up_in() else {
+                return found;
+            };
+            dentry = dir;
         }
     }
 
@@ -395,20 +403,6 @@ impl Shared<Dentry> {
                 Some(p) => d = p,
                 None => return false,
             }
-        }
-    }
-
-    /// Its name if it is in the root of its tree, else that of the directory there below which it is. `None`:
-    /// it is the root.
-    pub fn name_at_top(&self) -> Option<Name> {
-        let mut d = self.clone();
-        loop {
-            let (parent, name) = d.position();
-            let parent = parent?;
-            if parent.is_root() {
-                return Some(name);
-            }
-            d = parent;
         }
     }
 

@@ -7,12 +7,12 @@ use crate::fs::file::FileOps;
 use crate::fs::locks::FileLocks;
 use crate::fs::path::Path;
 use crate::fs::pipe::Pipe;
+use crate::fs::procfs::Subject;
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::SuperBlock;
 use crate::mm::PageCache;
 use crate::rcu::{Retire, Retiring, Shared, Shown};
 use crate::sync::{Once, SpinGuard, SpinLock};
-use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -236,8 +236,8 @@ pub trait InodeOps: Send + Sync {
     fn namespace(&self) -> Option<&crate::task::ns::NsRef> {
         None
     }
-    /// In procfs: the process whose directory `/proc/<pid>` this is.
-    fn process(&self) -> Option<Arc<Process>> {
+    /// In procfs: the process or thread whose directory this is.
+    fn subject(&self) -> Option<&Subject> {
         None
     }
     /// Called when the inode goes away: it has no name and no user any more. Readers may still look at its

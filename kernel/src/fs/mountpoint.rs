@@ -4,7 +4,8 @@
 
 use crate::fs::mount::Mount;
 use crate::mm;
-use crate::rcu::{Found, Reader, Retire, Shared, Slot, read};
+use crate::mm::reserve::room_exact;
+use crate::rcu::{Found, HeldSlot, Reader, Retire, Retiring, Shared, Slot, read};
 use crate::sync::{Once, SpinLock};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,10 +19,17 @@ struct Hung {
     name: usize,
     /// Nothing once it is removed, so that the mount need not wait for a grace period.
     mnt: Slot<Mount>,
-    next: Slot<Hung>,
+    /// Not changed any more once it is removed.
+    next: HeldSlot<Hung>,
 }
 
-impl Retire for Hung {}
+impl Retire for Hung {
+    fn retire(&self, retiring: &Retiring) {
+        // Who unmounts and mounts all the time would else make a list of removed ones, each of which is kept
+        // by the one before it.
+        self.next.give_up(retiring);
+    }
+}
 
 impl Hung {
     #[inline(always)]
@@ -57,14 +65,18 @@ static CHAINS: Once<Box<[Chain]>> = Once::new();
 /// How much memory the machine has for each chain. With that, mounts that fill half of it are two in a chain.
 const MEMORY_FOR_CHAIN: usize = 64 << 10;
 /// How many chains there are at least and at most.
-const CHAINS_RANGE: (usize, usize) = (64, 16384);
+const CHAINS_RANGE: (usize, usize) = (64, 1 << 20);
 
 /// Makes the table of all mounts.
 pub fn init() {
     let wanted = mm::total_pages() / (MEMORY_FOR_CHAIN / mm::PAGE_SIZE).max(1);
     let (least, most) = CHAINS_RANGE;
-    let count = wanted.clamp(least, most).next_power_of_two();
-    let mut chains = Vec::with_capacity(count);
+    let mut count = wanted.clamp(least, most).next_power_of_two();
+    let mut chains = Vec::new();
+    // Memory may lie in pieces.
+    while room_exact(&mut chains, count).is_err() && count > least {
+        count /= 2;
+    }
     chains.resize_with(count, || Chain {
         first: Slot::empty(),
         changes: SpinLock::new(()),
@@ -130,7 +142,7 @@ impl Mountpoint {
             below,
             name,
             mnt: Slot::new(mnt),
-            next: Slot::empty(),
+            next: HeldSlot::empty(),
         });
         let _changes = chain.changes.lock();
         let reader = read();

@@ -6,11 +6,11 @@ use crate::fs::dentry::Dentry;
 use crate::fs::file::{File, FileMode, FileOps};
 use crate::fs::inode::{Dev, FileType, Inode, InodeOps, Link, NewInode};
 use crate::fs::io::{IoDst, IoSrc};
+use crate::fs::procfs::Subject;
 use crate::fs::readdir::DirSink;
 use crate::fs::superblock::{StatFs, SuperBlock, SuperOps};
 use crate::rcu::Shared;
 use crate::sync::{Mutex, Once, SpinLock};
-use crate::task::Process;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -134,8 +134,8 @@ pub trait Directory: Send + Sync {
     fn is_mount_point(&self) -> bool {
         false
     }
-    /// The process whose directory this is, if it is one.
-    fn process(&self) -> Option<Arc<Process>> {
+    /// The process or thread whose directory this is, if it is one.
+    fn subject(&self) -> Option<&Subject> {
         None
     }
     /// Whether `splice` and `sendfile` can read its text files. On Linux they cannot read those of processes.
@@ -340,9 +340,9 @@ impl InodeOps for Ops {
     fn made_up(&self) -> bool {
         true
     }
-    fn process(&self) -> Option<Arc<Process>> {
+    fn subject(&self) -> Option<&Subject> {
         match &self.0 {
-            Node::Directory(_, directory) => directory.process(),
+            Node::Directory(_, directory) => directory.subject(),
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ pub mod torture;
 pub use callbacks::{barrier, hasten};
 pub use driver::{cookie, is_over, start, synchronize, synchronize_expedited};
 pub use glance::{Former, Glance, Shown, glance};
-pub use shared::{Found, Held, Retire, Retiring, Shared, Slot, Weak};
+pub use shared::{Found, Held, HeldSlot, Retire, Retiring, Shared, Slot, Weak};
 pub use sleepable::Domain;
 pub use stats::stats;
 

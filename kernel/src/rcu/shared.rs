@@ -1,5 +1,5 @@
 //! Counted objects that readers find without counting ([`Shared`]), and the places where they find them:
-//! [`Slot`]s, and [`Held`] references in objects that are themselves found so.
+//! [`Slot`]s, and [`Held`] references and [`HeldSlot`]s in objects that are themselves found so.
 
 use super::Reader;
 use super::callbacks::{Link, call};
@@ -454,6 +454,52 @@ impl<T: Retire> Drop for Slot<T> {
     fn drop(&mut self) {
         if let Some(object) = NonNull::new(*self.object.get_mut()) {
             drop(Shared::owning(object));
+        }
+    }
+}
+
+/// A [`Slot`] that is part of an object which readers find. When that object is retired, its reference is
+/// given up at once, as [`Held`] does: objects that were taken out of a list one after the other would else
+/// be freed only one in each grace period.
+pub struct HeldSlot<T: Retire> {
+    slot: Slot<T>,
+    given_up: AtomicBool,
+}
+
+impl<T: Retire> HeldSlot<T> {
+    /// Holds nothing.
+    pub const fn empty() -> Self {
+        Self {
+            slot: Slot::empty(),
+            given_up: AtomicBool::new(false),
+        }
+    }
+    /// The object that this is part of is being retired. From here on it is for readers only, who found the
+    /// object before, with [`Slot::load`]; nobody changes it.
+    pub fn give_up(&self, _: &Retiring) {
+        if !self.given_up.swap(true, Ordering::Relaxed)
+            && let Some(object) = NonNull::new(self.slot.object.load(Ordering::Acquire))
+        {
+            // What it leads to is freed a grace period later, as it was found in a slot, and who follows
+            // this began to read before.
+            drop(Shared::owning(object));
+        }
+    }
+}
+
+impl<T: Retire> Deref for HeldSlot<T> {
+    type Target = Slot<T>;
+    #[inline(always)]
+    fn deref(&self) -> &Slot<T> {
+        &self.slot
+    }
+}
+
+impl<T: Retire> Drop for HeldSlot<T> {
+    fn drop(&mut self) {
+        if *self.given_up.get_mut() {
+            // The reference is not this one's any more.
+            *self.slot.object.get_mut() = ptr::null_mut();
         }
     }
 }

@@ -262,8 +262,8 @@ fn leave_process(task: &Arc<Task>, status: i32) -> bool {
     while let Some(node) = gone.pop() {
         forget(node);
     }
-    if !last && process.is_covered() {
-        crate::fs::procfs::process_gone(process);
+    if task.is_covered() && !keeps_number {
+        crate::fs::procfs::thread_gone(task);
     }
     if last {
         crate::task::timers::ended(process);
@@ -318,8 +318,8 @@ fn ends_for_user(creds: &Creds) {
 pub(super) enum Reaped {
     /// A process, with its node in its parent's tree.
     Process(ChildNode),
-    /// A thread, with its number, that is counted for the user of these credentials.
-    Thread(Former<Task>, Arc<Creds>),
+    /// A thread, with its number, that is still counted for its user.
+    Thread(Former<Task>, Arc<Task>),
 }
 
 /// Nobody waits for a process any more. No lock is held.
@@ -331,12 +331,28 @@ fn forget(node: ChildNode) {
     drop(node);
 }
 
-/// Drops it, with no lock held.
+/// Drops it, with no lock held. May sleep.
 pub(super) fn finish(gone: Option<Reaped>) {
     match gone {
         Some(Reaped::Process(node)) => forget(node),
-        Some(Reaped::Thread(number, creds)) => {
-            ends_for_user(&creds);
+        Some(Reaped::Thread(number, task)) => {
+            ends_for_user(&task.creds());
+            drop(number);
+            if task.is_covered() {
+                crate::fs::procfs::thread_gone(&task);
+            }
+        }
+        None => {}
+    }
+}
+
+/// [`finish`] for who must not sleep: what is mounted below the directory of what is gone is left to the
+/// caller.
+pub(super) fn finish_still(gone: Option<Reaped>) {
+    match gone {
+        Some(Reaped::Process(node)) => drop(node),
+        Some(Reaped::Thread(number, task)) => {
+            ends_for_user(&task.creds());
             drop(number);
         }
         None => {}

@@ -119,7 +119,10 @@ pub fn signal_target(fd: i32) -> Result<Arc<Process>, Errno> {
     let file = current().file(fd)?;
     match file.ops().downcast::<PidFd>() {
         Some(pidfd) => Ok(pidfd.process.clone()),
-        None => file.inode().ops.process().ok_or(Errno::EBADF),
+        None => {
+            let subject = file.inode().ops.subject().filter(|subject| !subject.thread);
+            subject.map(|subject| subject.process.clone()).ok_or(Errno::EBADF)
+        }
     }
 }
 

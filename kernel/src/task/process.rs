@@ -10,9 +10,7 @@ use super::rlimit::Limits;
 use super::session::{MemberNode, ProcessGroup, ReservedPlace};
 use super::{Creds, Task, pid};
 use crate::fs::File;
-use crate::fs::dentry::Dentry;
-use crate::mm::reserve::{room, room_behind};
-use crate::rcu::Shared;
+use crate::mm::reserve::room_behind;
 use crate::sched::WaitQueue;
 use crate::signal::{Actions, ProcessSignals};
 use crate::sync::{InnerGuard, IrqSpinGuard, IrqSpinLock, Mutex, SpinLock};
@@ -24,6 +22,13 @@ use limen_range_tree::{Key, Node, NodeBox, Place, Range, RangeTree};
 
 /// Protects parents, children and exit states (Linux: `tasklist_lock`).
 pub static TREE: SpinLock<()> = SpinLock::new(());
+
+/// Calls `f` while no process is waited for, and no thread gives up its number. It takes no lock that may be
+/// held when [`TREE`] is locked.
+pub fn while_numbered<R>(f: impl FnOnce() -> R) -> R {
+    let _tree = TREE.lock();
+    f()
+}
 
 /// How far a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,10 +196,8 @@ pub struct Process {
     pub child_subreaper: AtomicBool,
     /// Whether an ancestor may be a subreaper.
     pub has_subreaper: AtomicBool,
-    /// Whether something was mounted below its directory in `/proc`. Changes under [`TREE`].
+    /// Whether something is mounted below its directory in `/proc`.
     covered: AtomicBool,
-    /// On which names, and others that nobody uses any more. They change while all mounts are locked.
-    covered_names: SpinLock<Vec<Shared<Dentry>>>,
     /// The usage of ended threads. A thread's usage is added when the thread leaves the list: to count each
     /// thread once, read both together.
     pub dead_threads: IrqSpinLock<Usage>,
@@ -279,7 +282,6 @@ impl Process {
             child_subreaper: AtomicBool::new(false),
             has_subreaper: AtomicBool::new(subreaper),
             covered: AtomicBool::new(false),
-            covered_names: SpinLock::new(Vec::new()),
             dead_threads: IrqSpinLock::new(Usage::default()),
             dead_children: SpinLock::new(Usage::default()),
             adjustments: super::adjustments::OfProcess::new(),
@@ -538,43 +540,12 @@ impl Process {
     pub(super) fn set_exit_state(&self, state: ExitState) {
         self.exit_state.store(state as u32, Ordering::Release);
     }
-    /// Something is to be mounted on a name below its directory in `/proc`. Whoever reaps it, or ends a
-    /// thread of it, sees that ([`Self::is_covered`]). `ENOENT`: a parent has waited for it; `ENOMEM`. The
-    /// caller has locked all mounts.
-    pub fn cover(&self, name: &Shared<Dentry>) -> Result<(), Errno> {
-        {
-            let _tree = TREE.lock();
-            if self.exit_state() == ExitState::Dead {
-                return Err(Errno::ENOENT);
-            }
-            self.covered.store(true, Ordering::Relaxed);
-        }
-        let mut names = self.take_covered();
-        let mut result = Ok(());
-        if names.len() == names.capacity() {
-            names.sort_unstable_by_key(Shared::address);
-            names.dedup_by(|one, other| Shared::ptr_eq(one, other));
-            names.retain(|name| Shared::references(name) > 1);
-            if names.len() >= names.capacity() / 2 {
-                let more = names.len().max(2);
-                result = room(&mut names, more);
-            }
-        }
-        if result.is_ok() {
-            names.push(name.clone());
-        }
-        self.put_covered(names);
-        result
+    /// Something is mounted below its directory in `/proc`, or nothing any more. The caller has locked all
+    /// mounts and, for the first of that, [`TREE`], under which it has seen that no parent has waited for it.
+    pub fn set_covered(&self, covered: bool) {
+        self.covered.store(covered, Ordering::Relaxed);
     }
-    /// Takes the names on which something was mounted, or may have been. The caller has locked all mounts.
-    pub fn take_covered(&self) -> Vec<Shared<Dentry>> {
-        core::mem::take(&mut *self.covered_names.lock())
-    }
-    /// Puts back those that are left of them.
-    pub fn put_covered(&self, names: Vec<Shared<Dentry>>) {
-        *self.covered_names.lock() = names;
-    }
-    /// Whether something was mounted below its directory in `/proc`, which goes with it
+    /// Whether something is mounted below its directory in `/proc`, which goes with it
     /// ([`crate::fs::procfs::process_gone`]). The caller has locked [`TREE`] since it is gone.
     #[inline]
     pub fn is_covered(&self) -> bool {

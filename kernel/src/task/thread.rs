@@ -158,6 +158,8 @@ pub struct Task {
     pub exit_code: AtomicI32,
     /// `PR_SET_PDEATHSIG`.
     pub parent_death_signal: AtomicI32,
+    /// Whether something is mounted below its directory in `/proc`, which is not its process's.
+    covered: AtomicBool,
     /// A kernel thread's function. Taken when the thread first runs.
     pub kernel_function: SpinLock<Option<KernelFunction>>,
     /// The first process's first registers, until it enters user mode.
@@ -263,6 +265,7 @@ impl Task {
             exit_signal: AtomicI32::new(new.exit_signal),
             exit_code: AtomicI32::new(0),
             parent_death_signal: AtomicI32::new(0),
+            covered: AtomicBool::new(false),
             kernel_function: SpinLock::new(None),
             start_frame: SpinLock::new(None),
             rseq: crate::rseq::Thread::new(),
@@ -323,6 +326,17 @@ impl Task {
         self.own_tid.store(self.process.own_tgid, Ordering::Relaxed);
         // Not under this number.
         self.info.trace.fetch_and(!super::IS_IN_TRACE, Ordering::Relaxed);
+    }
+    /// As [`Process::set_covered`]: of the directory of a thread that is not the leader.
+    pub fn set_covered(&self, covered: bool) {
+        self.covered.store(covered, Ordering::Relaxed);
+    }
+    /// Whether something is mounted below its directory in `/proc`, which goes with its number
+    /// ([`crate::fs::procfs::thread_gone`]). The caller has locked [`TREE`](super::process::TREE) since it
+    /// gave up that.
+    #[inline]
+    pub fn is_covered(&self) -> bool {
+        self.covered.load(Ordering::Relaxed)
     }
     /// The number in its own PID namespace (`gettid`).
     #[inline]

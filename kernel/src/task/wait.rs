@@ -3,7 +3,8 @@
 use super::exit::{self, bury, explain};
 use super::process::TREE;
 use super::ptrace::{self, Tracee};
-use super::{ExitState, Process, Usage, current};
+use super::{ExitState, Process, Task, Usage, current};
+use crate::fs::procfs;
 use crate::signal::{SIGCHLD, SIGCONT, StopNews, info::code};
 use alloc::sync::Arc;
 use bitflags::bitflags;
@@ -60,8 +61,25 @@ pub struct Report {
     pub value: i32,
     /// What the child, and children for which it waited, have used.
     pub usage: Usage,
-    /// The child, if something was mounted below its directory in `/proc`.
-    covered: Option<Arc<Process>>,
+    /// Who that is, if something was mounted below its directory in `/proc`.
+    covered: Option<Covered>,
+}
+
+enum Covered {
+    Process(Arc<Process>),
+    /// A tracee that has ended and is no leader.
+    Thread(Arc<Task>),
+}
+
+impl Covered {
+    /// It has been waited for. May sleep.
+    #[cold]
+    fn gone(self) {
+        match self {
+            Self::Process(process) => procfs::process_gone(&process),
+            Self::Thread(task) => procfs::thread_gone(&task),
+        }
+    }
 }
 
 impl Report {
@@ -80,10 +98,11 @@ enum Look {
 pub fn wait(which: &Which, options: WaitOptions) -> Result<Option<Report>, Errno> {
     let mut found = wait_for_report(which, options)?;
     if let Some(found) = &mut found
-        && let Some(process) = found.covered.take()
+        && let Some(covered) = found.covered.take()
         && found.ended()
+        && !options.contains(WaitOptions::NOWAIT)
     {
-        crate::fs::procfs::process_gone(&process);
+        covered.gone();
     }
     Ok(found)
 }
@@ -140,8 +159,8 @@ pub(super) fn for_all() {
                 Look::Nothing => false,
             });
         let Some(found) = found else { return };
-        if let Some(process) = found.covered {
-            crate::fs::procfs::process_gone(&process);
+        if let Some(covered) = found.covered {
+            covered.gone();
         }
     }
 }
@@ -228,11 +247,8 @@ struct Left {
 impl Drop for Left {
     fn drop(&mut self) {
         self.tracee = None;
-        match self.gone.take() {
-            // This is a condition, which does not sleep: who waits does the rest.
-            Some(exit::Reaped::Process(node)) => drop(node),
-            other => exit::finish(other),
-        }
+        // This is a condition, which does not sleep: who waits does the rest.
+        exit::finish_still(self.gone.take());
     }
 }
 
@@ -308,6 +324,7 @@ fn examine_tracee(tracee: &Tracee, options: WaitOptions) -> Option<Report> {
         return Some(Report {
             pid: task.number_in(current().pid_ns()),
             usage: Usage::of_task(task),
+            covered: task.is_covered().then(|| Covered::Thread(task.clone())),
             ..found
         });
     }
@@ -370,6 +387,6 @@ fn report(child: &Arc<Process>, status: i32, code: i32, value: i32) -> Report {
         code,
         value,
         usage,
-        covered: child.is_covered().then(|| child.clone()),
+        covered: child.is_covered().then(|| Covered::Process(child.clone())),
     }
 }

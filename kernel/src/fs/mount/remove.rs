@@ -1,7 +1,8 @@
 //! Unmounting, with what that means in peers and slaves, and of names and namespaces that are gone.
 
 use super::tree::{
-    Peers, address, any_on, change, child, children, clear, is_mounted, one_on, relist, unlist, unlist_at,
+    Peers, address, any_on, change, child, children, clear, cover, is_mounted, name_of, one_on, relist,
+    uncovered, unlist, unlist_at,
 };
 use super::{LOCKED, Mount, may_mount, table};
 use crate::fs::dentry::Dentry;
@@ -9,7 +10,7 @@ use crate::fs::moves::Moving;
 use crate::fs::path::Path;
 use crate::mm::reserve::room;
 use crate::rcu::Shared;
-use crate::task::{Process, TaskFlags, current};
+use crate::task::{TaskFlags, current};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -99,7 +100,8 @@ fn topper(mnt: &Shared<Mount>) -> Option<Shared<Mount>> {
 
 /// A note at a mount: it is to be unmounted.
 const GOES: u32 = 1;
-/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]).
+/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]), or a
+/// lower one that is more than can go.
 const ASKED: u32 = 2;
 /// It is such a one, and nothing is in it that stays.
 const EMPTY: u32 = 3;
@@ -110,6 +112,8 @@ const KEEPS_ONE: u32 = 4;
 
 /// What is unmounted because it is mounted where peers or slaves of what is unmounted are.
 struct Others {
+    /// How many mounts go by themselves.
+    own: usize,
     /// All that were looked at.
     asked: Vec<Shared<Mount>>,
     /// How many of them, the first ones, are where what is unmounted itself is: for them no lock counts.
@@ -125,6 +129,7 @@ impl Others {
     /// all mounts.
     fn of(peers: &Peers, mnt: &Shared<Mount>, only: bool) -> Result<Self, Errno> {
         let mut others = Self {
+            own: 0,
             asked: Vec::new(),
             unlocked: 0,
             gone: Vec::new(),
@@ -139,7 +144,10 @@ impl Others {
     }
 
     fn collect(&mut self, peers: &Peers, mnt: &Shared<Mount>, only: bool) -> Result<(), Errno> {
-        for_each_below(mnt, |mnt| mnt.note(GOES));
+        for_each_below(mnt, |mnt| {
+            mnt.note(GOES);
+            self.own += 1;
+        });
         self.ask(peers, mnt)?;
         self.unlocked = self.asked.len();
         if !only {
@@ -226,7 +234,9 @@ impl Others {
                 continue;
             }
             room(&mut self.asked, 1)?;
-            found.note(ASKED + KEEPS_ONE * kept_in(&found));
+            // Each of those that go asks about one mount at most in it, so that of more than those it keeps
+            // one. Others may have mounted there whatever they want.
+            found.note(ASKED + KEEPS_ONE * kept_in(&found, self.own + 1));
             self.asked.push(found.clone());
             // What is in it may have been the last that kept those above it.
             let mut now = found;
@@ -302,6 +312,8 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
         };
         under = to.dentry.mounted.find(&to.mnt);
     }
+    // That may be the root of what has come to lie there. Of a process that is gone nothing goes any more.
+    let _ = cover(&to.dentry);
     // Set first: a walk that enters it must find the way up.
     let old = mnt.at.lock().replace(to.clone());
     relist(mnt, old.as_ref(), &to);
@@ -317,15 +329,17 @@ fn put_lower(mnt: &Shared<Mount>, mut to: Path) {
     // Only now: who comes to what goes must find it covered.
     if let Some(old) = old {
         old.dentry.mounted.remove(&old.mnt);
+        uncovered(&old.dentry);
     }
 }
 
-/// How many mounts are in one that stay if it is unmounted. What covers its root only comes to lie lower.
-fn kept_in(mnt: &Shared<Mount>) -> u32 {
+/// How many mounts are in one that stay if it is unmounted, counted up to `most`. What covers its root only
+/// comes to lie lower.
+fn kept_in(mnt: &Shared<Mount>, most: usize) -> u32 {
     let stays = |child: &Shared<Mount>| {
         !matches!(child.noted(), GOES | EMPTY) && !child.mountpoint().is_some_and(|at| is_mounted(&at))
     };
-    children(mnt).filter(stays).count() as u32
+    children(mnt).filter(stays).take(most).count() as u32
 }
 
 /// Calls `f` with a mount and all in it: those above first.
@@ -355,7 +369,10 @@ fn detach(peers: &mut Peers, mnt: &Shared<Mount>, stuck: bool) {
     let at = mnt.at.lock().take();
     let unlisted = unlist(mnt, at.as_ref());
     match at {
-        Some(at) if stuck => at.mnt.keep_stuck(mnt, at.dentry),
+        Some(at) if stuck => {
+            uncovered(&at.dentry);
+            at.mnt.keep_stuck(mnt, at.dentry);
+        }
         at => clear(at),
     }
     if let Some(member) = mnt.member() {
@@ -403,18 +420,13 @@ pub(super) fn take_all(peers: &mut Peers, mnt: Shared<Mount>, at_once: bool) {
     drop(mnt);
 }
 
-/// Unmounts what is mounted on those names of a process that are `gone`. May sleep.
-pub fn forget(process: &Process, gone: impl Fn(&Shared<Dentry>) -> bool) {
+/// Unmounts what is mounted below the directory of a process or thread that is gone, by its address
+/// ([`crate::fs::procfs::Subject::address`]). May sleep.
+pub fn forget(subject: usize) {
     let mut peers = change();
-    let mut names = process.take_covered();
-    names.retain(|name| {
-        let is_gone = gone(name);
-        if is_gone {
-            uncover_all(&mut peers, name);
-        }
-        !is_gone
-    });
-    process.put_covered(names);
+    while let Some(name) = name_of(subject) {
+        uncover_all(&mut peers, &name);
+    }
 }
 
 /// Unmounts what is mounted on a name, everywhere.

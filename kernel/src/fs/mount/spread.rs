@@ -342,11 +342,6 @@ pub(super) fn attach(peers: &mut Peers, tree: Tree, at: Path, kind: Kind) -> Res
     if differ(&at, &tree.root().root) {
         return Err(Errno::ENOTDIR);
     }
-    // What lies there may come to lie on the root. Of a process that is gone nothing goes any more.
-    match cover(&tree.root().root) {
-        Ok(()) | Err(Errno::ENOENT) => {}
-        Err(e) => return Err(e),
-    }
     let into = at.mnt.table()?;
     let mut prepared = Vec::new();
     let result = attach_counted(peers, tree, at, kind, &into, &mut prepared);
@@ -457,6 +452,8 @@ fn commit(peers: &mut Peers, copy: &Copy) {
                 mnt: root.clone(),
                 dentry: root.root.clone(),
             };
+            // Of a process that is gone nothing goes any more.
+            let _ = cover(&top.dentry);
             let old = over.at.lock().replace(top.clone());
             relist(&over, old.as_ref(), &top);
             top.dentry.mounted.add(&top.mnt, over);

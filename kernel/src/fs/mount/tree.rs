@@ -27,6 +27,9 @@ static CHANGE: Mutex<Groups<Shared<Mount>>> = Mutex::new(Groups::new());
 pub(super) static HANGING: SpinLock<Listed> = SpinLock::new(RangeTree::new());
 /// The same by the address of the name on which each is mounted.
 static NAMED: SpinLock<Listed> = SpinLock::new(RangeTree::new());
+/// The names on which they are mounted, by the address of the process or thread below whose directory in
+/// procfs a name is ([`Subject::address`]; 0: of none).
+static OWNED: SpinLock<RangeTree<usize, Shared<Dentry>>> = SpinLock::new(RangeTree::new());
 /// Mounts by some number and their addresses.
 pub(super) type Listed = RangeTree<usize, Shared<Mount>>;
 /// Where one is among them.
@@ -87,11 +90,16 @@ pub(super) fn clean() {
 
 /// For one of them, where it is to be by `first`. `ENOMEM`.
 pub(super) fn node(mnt: &Shared<Mount>, first: u64) -> Result<NodeBox<usize, Shared<Mount>>, Errno> {
+    node_of(mnt, first, mnt.clone())
+}
+
+/// For a value that belongs to one of them. `ENOMEM`.
+fn node_of<V>(mnt: &Shared<Mount>, first: u64, value: V) -> Result<NodeBox<usize, V>, Errno> {
     let range = Range {
         first,
         last: first,
         key: address(mnt) as usize,
-        value: mnt.clone(),
+        value,
     };
     Node::new(range).ok_or(Errno::ENOMEM)
 }
@@ -107,13 +115,22 @@ pub(super) fn behind(list: &SpinLock<Listed>, place: Place) -> Option<(Place, Sh
         .map(|found| (found.place(), found.value.clone()))
 }
 
-/// A made-up entry that was pinned for a mount. If the mount fails, the entry is unpinned, and the next
-/// lookup makes it anew.
-pub(super) struct Pin(Option<Shared<Dentry>>);
+/// What was done to a name for a mount, which is undone if the mount fails. It is dropped while all mounts are
+/// locked.
+#[derive(Default)]
+pub(super) struct Pin {
+    /// A made-up entry that was pinned. Once it is not, the next lookup makes it anew.
+    pinned: Option<Shared<Dentry>>,
+    /// A name that was covered ([`cover`]).
+    covered: Option<Shared<Dentry>>,
+}
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        if let Some(dentry) = &self.0 {
+        if let Some(name) = &self.covered {
+            uncovered(name);
+        }
+        if let Some(dentry) = &self.pinned {
             dentry.unpin();
         }
     }
@@ -125,29 +142,52 @@ pub(super) fn is_mounted(place: &Path) -> bool {
 }
 
 /// Where something that is to be mounted at `at` goes: on top of what is mounted there. `ENOENT`: the name
-/// was removed. `EINVAL`: it is in another namespace. The caller has locked all mounts.
+/// was removed, or whose it is is gone. `EINVAL`: it is in another namespace. The caller has locked all mounts.
 pub(super) fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
-    let mut pin = Pin(None);
+    let mut pin = Pin::default();
     if !is_mounted(&at) {
+        // A name that is gone is not even pinned for a moment: somebody else may have its number.
+        if at.dentry.subject().is_some_and(|subject| !subject.exists()) {
+            return Err(Errno::ENOENT);
+        }
         at.dentry = at.dentry.pinned()?;
-        pin.0 = Some(at.dentry.clone());
+        pin.pinned = Some(at.dentry.clone());
     }
     at.cross_mounts();
     // A root was never a name that could have been removed.
     if at.dentry.is_unlinked() && !at.dentry.is_root() {
         return Err(Errno::ENOENT);
     }
+    at.mnt.check_mine()?;
     cover(&at.dentry)?;
+    pin.covered = Some(at.dentry.clone());
     Ok((at, pin))
 }
 
-/// Something is, or may come to be, mounted on a name: if that is in the directory of a process, what is
-/// there goes with the process. `ENOENT`: the process is gone; `ENOMEM`.
+/// Something is to be mounted on a name: if that is in the directory of a process or thread, what is there
+/// goes with that. `ENOENT`: that is gone. The caller has locked all mounts.
 pub(super) fn cover(name: &Shared<Dentry>) -> Result<(), Errno> {
-    match name.process() {
-        Some(process) => process.cover(name),
-        None => Ok(()),
+    name.subject().map_or(Ok(()), |subject| subject.cover())
+}
+
+/// Something is not mounted on a name any more: if that was the last in the directory of a process or thread,
+/// nothing is to be done at its end. The caller has locked all mounts.
+pub(super) fn uncovered(name: &Shared<Dentry>) {
+    if let Some(subject) = name.subject()
+        && name_of(subject.address()).is_none()
+    {
+        subject.uncover();
     }
+}
+
+/// One of the names below the directory of the process or thread at this address on which something is
+/// mounted. The caller has locked all mounts.
+pub(super) fn name_of(subject: usize) -> Option<Shared<Dentry>> {
+    let list = OWNED.lock();
+    let found = list.behind((subject as u64, 0));
+    found
+        .filter(|found| found.first == subject as u64)
+        .map(|found| found.value.clone())
 }
 
 /// Whether one of the two is a directory and the other is not.
@@ -186,6 +226,7 @@ pub(super) fn hang_too(mnt: &Shared<Mount>, at: Path) {
 pub(super) fn clear(at: Option<Path>) {
     if let Some(at) = at {
         at.dentry.mounted.remove(&at.mnt);
+        uncovered(&at.dentry);
         at.dentry.unpin();
     }
 }
@@ -194,47 +235,89 @@ pub(super) fn clear(at: Option<Path>) {
 pub(super) fn relist(mnt: &Shared<Mount>, from: Option<&Path>, to: &Path) {
     let Some(from) = from else { return };
     let key = address(mnt) as usize;
-    let lists = [&HANGING, &NAMED];
-    for (list, (from, to)) in lists.into_iter().zip(numbers(from).into_iter().zip(numbers(to))) {
-        let mut list = list.lock();
-        if let Some(mut node) = list.remove((from, key)) {
-            let range = node.range_mut();
-            (range.first, range.last) = (to, to);
-            list.insert(node);
+    let (from, numbers) = (Numbers::of(from), Numbers::of(to));
+    move_to(&HANGING, (from.above, key), numbers.above, None);
+    move_to(&NAMED, (from.name, key), numbers.name, None);
+    move_to(
+        &OWNED,
+        (from.subject, key),
+        numbers.subject,
+        Some(to.dentry.clone()),
+    );
+}
+
+/// Moves what is at a place of a list to another number, perhaps with a new value. The former value is not
+/// the last reference.
+fn move_to<V>(list: &SpinLock<RangeTree<usize, V>>, place: Place, number: u64, value: Option<V>) {
+    let mut list = list.lock();
+    if let Some(mut node) = list.remove(place) {
+        let range = node.range_mut();
+        (range.first, range.last) = (number, number);
+        if let Some(value) = value {
+            range.value = value;
+        }
+        list.insert(node);
+    }
+}
+
+/// The numbers by which what is mounted at a place is in the lists.
+struct Numbers {
+    /// In [`HANGING`].
+    above: u64,
+    /// In [`NAMED`].
+    name: u64,
+    /// In [`OWNED`].
+    subject: u64,
+}
+
+impl Numbers {
+    fn of(at: &Path) -> Self {
+        Self {
+            above: address(&at.mnt),
+            name: Shared::address(&at.dentry) as u64,
+            subject: at.dentry.subject().map_or(0, |subject| subject.address() as u64),
         }
     }
 }
 
-/// The numbers by which what is mounted at a place is in [`HANGING`] and in [`NAMED`].
-fn numbers(at: &Path) -> [u64; 2] {
-    [address(&at.mnt), Shared::address(&at.dentry) as u64]
+/// What a mount needs to be in the lists of those that hang.
+pub(super) struct Hanging {
+    hanging: ListNode,
+    named: ListNode,
+    owned: NodeBox<usize, Shared<Dentry>>,
 }
 
-/// What a mount needs to be in the lists of those that hang.
-pub(super) struct Hanging([ListNode; 2]);
 type ListNode = NodeBox<usize, Shared<Mount>>;
 
 impl Hanging {
     /// For a mount at a place. `ENOMEM`.
     pub fn at(mnt: &Shared<Mount>, at: &Path) -> Result<Self, Errno> {
-        let [hanging, named] = numbers(at);
-        Ok(Self([node(mnt, hanging)?, node(mnt, named)?]))
+        let numbers = Numbers::of(at);
+        Ok(Self {
+            hanging: node(mnt, numbers.above)?,
+            named: node(mnt, numbers.name)?,
+            owned: node_of(mnt, numbers.subject, at.dentry.clone())?,
+        })
     }
     /// Adds it to the lists. The caller has locked all mounts.
     pub fn list(self) {
-        let [hanging, named] = self.0;
-        HANGING.lock().insert(hanging);
-        NAMED.lock().insert(named);
+        HANGING.lock().insert(self.hanging);
+        NAMED.lock().insert(self.named);
+        OWNED.lock().insert(self.owned);
     }
 }
 
 /// A mount at a place hangs no longer there. What is returned drops references to it. The caller has locked
 /// all mounts.
-pub(super) fn unlist_at(mnt: &Shared<Mount>, at: &Path) -> [Option<ListNode>; 2] {
+pub(super) fn unlist_at(mnt: &Shared<Mount>, at: &Path) -> Option<Hanging> {
     let key = address(mnt) as usize;
-    let [hanging, named] = numbers(at);
-    let hanging = HANGING.lock().remove((hanging, key));
-    [hanging, NAMED.lock().remove((named, key))]
+    let numbers = Numbers::of(at);
+    // A mount is in all of them or in none.
+    Some(Hanging {
+        hanging: HANGING.lock().remove((numbers.above, key))?,
+        named: NAMED.lock().remove((numbers.name, key))?,
+        owned: OWNED.lock().remove((numbers.subject, key))?,
+    })
 }
 
 /// How many mounts are looked at before others may have the list.
@@ -269,7 +352,7 @@ pub(super) fn one_on(name: &Dentry) -> Option<Shared<Mount>> {
 /// Takes a mount, which is mounted at `at` if anywhere, out of the lists. What is returned drops references
 /// to it. The caller has locked all mounts.
 pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
-    let hung = at.map(|at| unlist_at(mnt, at));
+    let hung = at.and_then(|at| unlist_at(mnt, at));
     let table = mnt.table.lock().take();
     let listed = table.as_ref().and_then(|table| {
         let place = (u64::from(mnt.id), address(mnt) as usize);
@@ -285,7 +368,7 @@ pub(super) fn unlist(mnt: &Shared<Mount>, at: Option<&Path>) -> Unlisted {
 pub(super) struct Unlisted {
     /// The table in which it was.
     pub table: Option<Arc<Table>>,
-    _nodes: (Option<[Option<ListNode>; 2]>, Option<ListNode>),
+    _nodes: (Option<Hanging>, Option<ListNode>),
 }
 
 /// The first mount directly below `mnt` behind an address. The caller has locked all mounts.
@@ -318,7 +401,6 @@ fn mount_new(fs_type: &[u8], source: &[u8], at: Path, flags: u32, data: &str) ->
         mnt.set_state(visible::check(fs, flags & PER_MOUNT)?, 0);
     }
     let (at, _pin) = place_for(at)?;
-    at.mnt.check_mine()?;
     let again = is_mounted(&at) && Shared::ptr_eq(&at.dentry, &root);
     if again && !root.inode.sb.ops.stands_for_many() {
         return Err(Errno::EBUSY);
@@ -333,7 +415,6 @@ fn bind(from: &Path, at: Path, all: bool) -> Result<(), Errno> {
     }
     let mut peers = change();
     let (at, _pin) = place_for(at)?;
-    at.mnt.check_mine()?;
     if from.mnt.is(UNBINDABLE) {
         return Err(Errno::EINVAL);
     }
@@ -404,7 +485,6 @@ pub(super) fn is_shared(peers: &Peers, mnt: &Mount) -> bool {
 fn move_mount(from: &Path, at: Path) -> Result<(), Errno> {
     let mut peers = change();
     let (at, _pin) = place_for(at)?;
-    at.mnt.check_mine()?;
     from.mnt.check_mine()?;
     if !is_mounted(from)
         || from.mnt.is(LOCKED)

@@ -23,12 +23,14 @@ use crate::rcu::Shared;
 use crate::task::ns::UserRef;
 use crate::task::ns::pid::{self, PidRef};
 use crate::task::pid::{find_process_in, find_task_in, next_process_in};
-use crate::task::{ExitState, Process, current};
+use crate::task::{ExitState, Process, Task, current};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use limen_linux_abi::Errno;
+use process::ProcessDir;
+pub use process::Subject;
 
 /// `PROC_SUPER_MAGIC`.
 const MAGIC: u64 = 0x9fa0;
@@ -58,28 +60,28 @@ fn owner() -> UserRef {
 /// Each mount has an instance of its own, which shows the PID namespace of the children of who mounts it.
 fn root() -> Result<Shared<Dentry>, Errno> {
     let ns = pid::of_children(current().namespaces());
-    let sb = SuperBlock::new(NAME, Box::new(Super(ns.clone())), owner())?;
+    let sb = SuperBlock::new(NAME, Box::new(Super), owner())?;
     Ok(pseudo::root(&sb, 0o555, Arc::new(Root(ns))))
 }
 
-/// A process has been waited for, or a thread of it has ended. Something was mounted below its directory
-/// ([`Process::is_covered`]): unmounts that, or what was mounted below the thread's. May sleep.
+/// A process has perhaps been waited for, below whose directory something is mounted
+/// ([`Process::is_covered`]): if so, unmounts that. May sleep.
 #[cold]
-pub fn process_gone(process: &Process) {
-    mount::forget(process, |at| {
-        if process.exit_state() == ExitState::Dead {
-            return true;
-        }
-        let number = at.name_at_top().and_then(|top| number(&top));
-        let shown = at.inode.sb.ops.downcast::<Super>();
-        number.zip(shown).is_some_and(|(number, Super(ns))| {
-            find_process_in(ns, number).is_none() && find_task_in(ns, number).is_none()
-        })
-    });
+pub fn process_gone(process: &Arc<Process>) {
+    if process.exit_state() == ExitState::Dead {
+        mount::forget(Arc::as_ptr(process).addr());
+    }
 }
 
-/// An instance, which shows this PID namespace.
-struct Super(PidRef);
+/// A thread that was not the leader of its process has given up its number. Something is mounted below its
+/// directory ([`Task::is_covered`]): unmounts that. May sleep.
+#[cold]
+pub fn thread_gone(task: &Arc<Task>) {
+    mount::forget(Arc::as_ptr(task).addr());
+}
+
+/// An instance.
+struct Super;
 
 impl SuperOps for Super {
     fn statfs(&self) -> StatFs {
@@ -142,10 +144,8 @@ impl Directory for Root {
         // A thread that is not a leader has a directory as well, which is not listed.
         let task = find_task_in(&self.0, pid);
         let process = find_process_in(&self.0, pid).or_else(|| task.as_ref().map(|t| t.process.clone()))?;
-        Some(Node::Directory(
-            0o555,
-            Arc::new(process::ProcessDir::new(&self.0, process, task.as_ref(), false)),
-        ))
+        let dir = ProcessDir::new(&self.0, pid, process, task.as_ref(), false)?;
+        Some(Node::Directory(0o555, Arc::new(dir)))
     }
     fn which(&self, name: &[u8]) -> u64 {
         let process = number(name).and_then(|number| find_process_in(&self.0, number));

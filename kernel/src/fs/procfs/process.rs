@@ -16,6 +16,7 @@ use crate::task::ns::pid::PidRef;
 use crate::task::ns::user::{from_kuid, root_of, uid_meant};
 use crate::task::ns::{self, Kind, NsRef};
 use crate::task::pid::find_task_in;
+use crate::task::process::while_numbered;
 use crate::task::{ExitState, Process, Task, current, find_task, root_creds};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -91,6 +92,48 @@ impl Subject {
         remains.as_ref().map_or([0; 16], |(comm, _)| *comm)
     }
 
+    /// Whether it is about a thread that is not the leader.
+    pub fn is_member(&self) -> bool {
+        self.member.is_some()
+    }
+
+    /// By what names in its directory are known as its own: the address of the process, or of the thread if
+    /// that is not the leader.
+    pub fn address(&self) -> usize {
+        match &self.member {
+            Some(member) => member.as_ptr().addr(),
+            None => Arc::as_ptr(&self.process).addr(),
+        }
+    }
+
+    /// Something is to be mounted in its directory: whoever sees it go will unmount that. `ENOENT`: it is
+    /// gone. The caller has locked all mounts.
+    pub fn cover(&self) -> Result<(), Errno> {
+        while_numbered(|| {
+            if !self.exists() {
+                return Err(Errno::ENOENT);
+            }
+            self.set_covered(true);
+            Ok(())
+        })
+    }
+
+    /// Nothing is mounted in its directory any more. The caller has locked all mounts.
+    pub fn uncover(&self) {
+        self.set_covered(false);
+    }
+
+    fn set_covered(&self, covered: bool) {
+        match &self.member {
+            None => self.process.set_covered(covered),
+            Some(member) => {
+                if let Some(task) = member.upgrade() {
+                    task.set_covered(covered);
+                }
+            }
+        }
+    }
+
     /// Whether it is about the leader of its process.
     pub fn is_leader(&self) -> bool {
         self.number == self.process.tgid
@@ -122,18 +165,30 @@ impl Subject {
 pub struct ProcessDir(Subject);
 
 impl ProcessDir {
-    /// About the leader of `process` or, if given, its thread `task`, as seen from `ns`. `thread`: about that
-    /// thread alone.
-    pub fn new(ns: &PidRef, process: Arc<Process>, task: Option<&Arc<Task>>, thread: bool) -> Self {
-        let member = task.filter(|task| task.tid() != process.tgid);
-        Self(Subject {
+    /// About the leader of `process` or, if given, its thread `task`, which is named `shown` in `ns`.
+    /// `thread`: about that thread alone. `None`: the thread has just become the leader, and gives up that
+    /// number.
+    pub fn new(
+        ns: &PidRef,
+        shown: i32,
+        process: Arc<Process>,
+        task: Option<&Arc<Task>>,
+        thread: bool,
+    ) -> Option<Self> {
+        // Looked at once: it may change.
+        let number = task.map_or(process.tgid, |task| task.tid());
+        let member = task.filter(|_| number != process.tgid).map(Arc::downgrade);
+        if member.is_none() && process.number_in(ns) != shown {
+            return None;
+        }
+        Some(Self(Subject {
             ns: ns.clone(),
-            shown: member.map_or_else(|| process.number_in(ns), |task| task.number_in(ns)),
-            number: member.map_or(process.tgid, |task| task.tid()),
-            member: member.map(Arc::downgrade),
+            shown,
+            number,
+            member,
             process,
             thread,
-        })
+        }))
     }
 
     fn entries(&self) -> impl Iterator<Item = &'static (&'static str, FileType, Make)> {
@@ -507,8 +562,8 @@ impl Directory for ProcessDir {
     fn splices(&self) -> bool {
         false
     }
-    fn process(&self) -> Option<Arc<Process>> {
-        (!self.0.thread).then(|| self.0.process.clone())
+    fn subject(&self) -> Option<&Subject> {
+        Some(&self.0)
     }
     fn get(&self, name: &[u8]) -> Option<Node> {
         let subject = &self.0;
@@ -589,10 +644,8 @@ impl Directory for Tasks {
         if !self.0.exists() || task.is_none() && tid != self.0.process.number_in(ns) {
             return None;
         }
-        Some(Node::Directory(
-            0o555,
-            Arc::new(ProcessDir::new(ns, self.0.process.clone(), task.as_ref(), true)),
-        ))
+        let dir = ProcessDir::new(ns, tid, self.0.process.clone(), task.as_ref(), true)?;
+        Some(Node::Directory(0o555, Arc::new(dir)))
     }
     fn which(&self, name: &[u8]) -> u64 {
         let task = super::number(name).and_then(|number| find_task_in(&self.0.ns, number));

@@ -199,8 +199,14 @@ fn become_single(task: &CurrentTask) -> Result<(), Errno> {
             drop(old);
             // Found under its new number before it is gone from the old one: no signal misses it.
             pid::register(task, true);
-            drop(pid::forget_task(tid));
+            let tree = TREE.lock();
+            let number = pid::forget_task(tid);
+            drop(tree);
+            drop(number);
         });
+        if task.is_covered() {
+            crate::fs::procfs::thread_gone(task);
+        }
     }
     Ok(())
 }

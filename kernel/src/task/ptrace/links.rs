@@ -237,8 +237,8 @@ pub fn detach(task: &Arc<Task>, signal: i32) -> Result<(), Errno> {
 }
 
 /// `task`, a thread that has ended, gives up its number.
-pub(in crate::task) fn ended_thread(task: &Task) -> exit::Reaped {
-    exit::Reaped::Thread(pid::forget_task(task.tid()), task.creds())
+pub(in crate::task) fn ended_thread(task: &Arc<Task>) -> exit::Reaped {
+    exit::Reaped::Thread(pid::forget_task(task.tid()), task.clone())
 }
 
 /// `tracee` is not traced any more by a thread of `former`; if it has ended, nobody waits for it as a tracee
