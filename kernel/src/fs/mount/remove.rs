@@ -100,8 +100,8 @@ fn topper(mnt: &Shared<Mount>) -> Option<Shared<Mount>> {
 
 /// A note at a mount: it is to be unmounted.
 const GOES: u32 = 1;
-/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]), or a
-/// lower one that is more than can go.
+/// It goes if nothing is in it. The bits behind are the number of mounts in it that stay ([`KEEPS_ONE`]), or
+/// a lower one that is more than can go.
 const ASKED: u32 = 2;
 /// It is such a one, and nothing is in it that stays.
 const EMPTY: u32 = 3;

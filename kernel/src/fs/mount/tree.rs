@@ -115,8 +115,8 @@ pub(super) fn behind(list: &SpinLock<Listed>, place: Place) -> Option<(Place, Sh
         .map(|found| (found.place(), found.value.clone()))
 }
 
-/// What was done to a name for a mount, which is undone if the mount fails. It is dropped while all mounts are
-/// locked.
+/// What was done to a name for a mount, which is undone if the mount fails. It is dropped while all mounts
+/// are locked.
 #[derive(Default)]
 pub(super) struct Pin {
     /// A made-up entry that was pinned. Once it is not, the next lookup makes it anew.
@@ -142,7 +142,8 @@ pub(super) fn is_mounted(place: &Path) -> bool {
 }
 
 /// Where something that is to be mounted at `at` goes: on top of what is mounted there. `ENOENT`: the name
-/// was removed, or whose it is is gone. `EINVAL`: it is in another namespace. The caller has locked all mounts.
+/// was removed, or the process or thread is gone below whose directory it is. `EINVAL`: it is in another
+/// namespace. The caller has locked all mounts.
 pub(super) fn place_for(mut at: Path) -> Result<(Path, Pin), Errno> {
     let mut pin = Pin::default();
     if !is_mounted(&at) {
