@@ -92,8 +92,8 @@ fn chain(below: usize, name: usize) -> Option<&'static Chain> {
     /// An odd number whose multiples have their bits well mixed.
     const MIX: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
     let chains = CHAINS.get()?;
-    let mixed = (below.wrapping_mul(MIX).rotate_left(usize::BITS / 2) ^ name).wrapping_mul(MIX);
-    chains.get(mixed >> (usize::BITS - chains.len().trailing_zeros()))
+    let mixed = (below ^ name.rotate_left(usize::BITS / 2)).wrapping_mul(MIX);
+    chains.get(mixed.rotate_left(usize::BITS / 2) & (chains.len() - 1))
 }
 
 /// The mounts at a name. Most names have none.
