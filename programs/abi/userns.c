@@ -585,8 +585,8 @@ static void joins(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/ns/user", mapped);
     int fd = open(path, O_RDONLY);
-    CHECK(ioctl(fd, 0xb704, &owner) == 0 && owner == 0);
-    CHECK((got = ioctl(fd, 0xb702)) >= 0);
+    CHECK(ioctl(fd, _IO(0xb7, 4), &owner) == 0 && owner == 0);
+    CHECK((got = ioctl(fd, _IO(0xb7, 2))) >= 0);
     close(got), close(fd);
     tell(to_child);
     end();
