@@ -58,39 +58,35 @@ const RAW: u32 = 1 << 4;
 /// `MONOTONIC_LIKE` it adds what it adds to `CLOCK_MONOTONIC`.
 const BOOTTIME: u32 = 1 << 7;
 
-/// The present time of clock `id` as seconds and nanoseconds. `None`: the kernel must be asked. `data` is the
-/// machine's, or that of a time namespace; then `machines` gives the machine's. `counter` reads the counter.
+/// The present time of clock `id` as seconds and nanoseconds. `None`: the kernel must be asked, or, if `data`
+/// is that of a time namespace, [`gettime_in`] tells. `counter` reads the counter.
 #[inline(always)]
-pub fn gettime<'a>(
-    data: &ClockData,
-    machines: impl FnOnce() -> &'a ClockData,
-    counter: impl Fn() -> u64,
+pub fn gettime(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Option<(u64, u64)> {
+    nanoseconds(data, counter, id).map(split)
+}
+
+/// The same in the time namespace with the data `ns`, on a machine with the data `machines`.
+#[inline(always)]
+pub fn gettime_in(
+    ns: &ClockData,
+    machines: &ClockData,
+    counter: impl FnOnce() -> u64,
     id: u32,
 ) -> Option<(u64, u64)> {
-    let mult = data.mult();
-    if mult != 0 {
-        return Some(split(nanoseconds(data, mult, counter, id)?));
-    }
-    if !data.is_namespace() {
-        return None;
-    }
-    let machines = machines();
-    let ns = nanoseconds(machines, machines.mult(), counter, id)?;
+    let time = nanoseconds(machines, counter, id)?;
     let bit = 1u32.wrapping_shl(id);
     let added = if bit & MONOTONIC_LIKE != 0 {
-        data.added(bit & BOOTTIME != 0)
+        ns.added(bit & BOOTTIME != 0)
     } else {
         0
     };
-    let (seconds, rest) = split(ns.wrapping_add(added));
-    // Not to be merged with the other way: that would cost each a jump.
-    Some((core::hint::black_box(seconds), rest))
+    Some(split(time.wrapping_add(added)))
 }
 
-/// The present time of clock `id` in nanoseconds, with `mult` of the machine's `data`. `None`: the kernel
-/// must be asked.
+/// The present time of clock `id` in nanoseconds. `None`: the kernel must be asked.
 #[inline(always)]
-fn nanoseconds(data: &ClockData, mult: u64, counter: impl FnOnce() -> u64, id: u32) -> Option<u64> {
+fn nanoseconds(data: &ClockData, counter: impl FnOnce() -> u64, id: u32) -> Option<u64> {
+    let mult = data.mult();
     if id >= 12 || mult == 0 {
         return None;
     }
@@ -200,11 +196,11 @@ mod tests {
     #[test]
     fn clocks() {
         let d = ClockData::new();
-        assert_eq!(gettime(&d, || unreachable!(), || 5, 1), None);
+        assert_eq!(gettime(&d, || 5, 1), None);
         d.set_counter(1000, mult_for(1_000_000_000));
         d.set_offsets(7_000_000_000, 44_000_000_000);
         let counter = || 1000 + 1_500_000_000;
-        let at = |id| gettime(&d, || unreachable!(), counter, id);
+        let at = |id| gettime(&d, counter, id);
         for id in [1, 4, 6, 7] {
             assert_eq!(at(id), Some((1, 500_000_000)));
             assert_eq!(getres(&d, id), Some(1));
@@ -217,13 +213,13 @@ mod tests {
         assert!(ns.is_namespace() && !d.is_namespace());
         for (id, seconds) in [(1, 0), (4, 0), (6, 0), (7, 11), (0, 8), (5, 8), (11, 45)] {
             assert_eq!(
-                gettime(&ns, || &d, counter, id),
+                gettime_in(&ns, &d, counter, id),
                 Some((seconds, 500_000_000)),
                 "{id}"
             );
         }
-        assert_eq!(gettime(&ns, || &d, counter, 9), None);
-        assert_eq!(getres(&ns, 1), None);
+        assert_eq!(gettime_in(&ns, &d, counter, 9), None);
+        assert_eq!((gettime(&ns, counter, 1), getres(&ns, 1)), (None, None));
         d.steering().set(1_000_000_000, (1 << 32) / 10);
         assert_eq!(at(4), Some((1, 500_000_000)));
         for (id, seconds) in [(1, 1), (6, 1), (7, 1), (0, 8), (5, 8), (11, 45)] {

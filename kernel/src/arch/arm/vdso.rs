@@ -2,7 +2,9 @@
 //! and finds its data page two pages below itself (the header page is in between).
 
 pub use super::super::vdso_calls::text;
-use super::super::vdso_calls::{gettime, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday};
+use super::super::vdso_calls::{
+    gettime, gettime_in_namespace, is_in_namespace, vdso_clock_getres, vdso_clock_gettime, vdso_gettimeofday,
+};
 use super::sysreg;
 use core::arch::asm;
 
@@ -40,6 +42,24 @@ pub const SYMBOLS: &[(&str, fn() -> usize, usize)] = &[
 #[unsafe(link_section = ".vdso.text")]
 extern "C" fn vdso_clock_gettime64(id: u32, ts: *mut u64) -> isize {
     match gettime(id) {
+        Some((seconds, nanoseconds)) => {
+            // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
+            unsafe {
+                ts.write(seconds);
+                ts.wrapping_add(1).write(nanoseconds);
+            }
+            0
+        }
+        None if is_in_namespace() => clock_gettime64_in_namespace(id, ts),
+        None => syscall2(CLOCK_GETTIME64, id as usize, ts as usize),
+    }
+}
+
+/// [`vdso_clock_gettime64`] in a time namespace.
+#[unsafe(link_section = ".vdso.text")]
+#[inline(never)]
+extern "C" fn clock_gettime64_in_namespace(id: u32, ts: *mut u64) -> isize {
+    match gettime_in_namespace(id) {
         Some((seconds, nanoseconds)) => {
             // SAFETY: the caller's pointer; a wild one is the caller's fault, in user mode.
             unsafe {
