@@ -24,9 +24,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -585,6 +589,23 @@ static void report(uint64_t calls, time_t seconds) {
     }
 }
 
+/* System V objects stay when those who made them are gone, with megabytes of semaphores: takes all away. */
+static void remove_objects(void) {
+    struct shmid_ds segment;
+    struct semid_ds semaphores;
+    struct msqid_ds queue;
+    /* Calls with these commands give the highest place in the table, and the id of what is at a place. */
+    int last = shmctl(0, SHM_INFO, &segment), id;
+    for (int i = 0; i <= last; i++)
+        if ((id = shmctl(i, SHM_STAT, &segment)) >= 0) shmctl(id, IPC_RMID, NULL);
+    last = semctl(0, 0, SEM_INFO, &semaphores);
+    for (int i = 0; i <= last; i++)
+        if ((id = semctl(i, 0, SEM_STAT, &semaphores)) >= 0) semctl(id, 0, IPC_RMID);
+    last = msgctl(0, MSG_INFO, &queue);
+    for (int i = 0; i <= last; i++)
+        if ((id = msgctl(i, MSG_STAT, &queue)) >= 0) msgctl(id, IPC_RMID, NULL);
+}
+
 int main(int argc, char **argv) {
     uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000;
     int uid = argc > 2 ? atoi(argv[2]) : 0;
@@ -632,6 +653,7 @@ int main(int argc, char **argv) {
     }
     int left = sweep();
     mend();
+    remove_objects();
     if (verbose) report(calls, now() - began);
     printf("calls %llu\nrounds %llu\n", (unsigned long long)calls, (unsigned long long)rounds);
     if (left < 0) printf("processes that do not die\n");
