@@ -64,11 +64,12 @@ fn root() -> Result<Shared<Dentry>, Errno> {
     Ok(pseudo::root(&sb, 0o555, Arc::new(Root(ns))))
 }
 
-/// A process has perhaps been waited for, below whose directory something is mounted
-/// ([`Process::is_covered`]): if so, unmounts that. May sleep.
-#[cold]
-pub fn process_gone(process: &Arc<Process>) {
-    if process.exit_state() == ExitState::Dead {
+/// A process, which had the number `tgid`, has perhaps been waited for. If so, unmounts what is mounted below
+/// its directory ([`Process::is_covered`]). May sleep. Live patches that replace this know the process by its
+/// number.
+#[inline(never)]
+pub fn process_gone(_tgid: i32, process: &Arc<Process>) {
+    if process.is_covered() && process.exit_state() == ExitState::Dead {
         mount::forget(Arc::as_ptr(process).addr());
     }
 }
