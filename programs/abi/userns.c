@@ -179,12 +179,13 @@ static void texts(void) {
         FAILS(put(0, "uid_map", bad[n]), EINVAL);
         FAILS(put(0, "projid_map", bad[n]), EINVAL);
     }
-    static char many[8192];
+    static char many[(64 << 10) + 1];
+    size_t page = sysconf(_SC_PAGESIZE);
     char *at = many;
     for (int n = 0; n < 341; n++) at += sprintf(at, "%d %d 1\n", n, n);
-    CHECK(at - many < 4096);
+    CHECK(at - many < (long)page);
     FAILS(put(0, "projid_map", many), EINVAL);
-    memset(many, ' ', 4096);
+    memset(many, ' ', page);
     memcpy(many, "0 0 1", 5);
     FAILS(put(0, "projid_map", many), EINVAL);
     int fd = open("/proc/self/projid_map", O_WRONLY);
