@@ -28,7 +28,7 @@ pub(super) static HANGING: SpinLock<Listed> = SpinLock::new(RangeTree::new());
 /// The same by the address of the name on which each is mounted.
 static NAMED: SpinLock<Listed> = SpinLock::new(RangeTree::new());
 /// The names on which they are mounted, by the address of the process or thread below whose directory in
-/// procfs a name is ([`Subject::address`]; 0: of none).
+/// procfs a name is (`Subject::address`; 0: of none).
 static OWNED: SpinLock<RangeTree<usize, Shared<Dentry>>> = SpinLock::new(RangeTree::new());
 /// Mounts by some number and their addresses.
 pub(super) type Listed = RangeTree<usize, Shared<Mount>>;

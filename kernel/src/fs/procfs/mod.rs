@@ -68,7 +68,9 @@ fn root() -> Result<Shared<Dentry>, Errno> {
 /// its directory ([`Process::is_covered`]). May sleep. Live patches that replace this know the process by its
 /// number.
 #[inline(never)]
-pub fn process_gone(_tgid: i32, process: &Arc<Process>) {
+pub fn process_gone(tgid: i32, process: &Arc<Process>) {
+    // Else the compiler would leave it out.
+    core::hint::black_box(tgid);
     if process.is_covered() && process.exit_state() == ExitState::Dead {
         mount::forget(Arc::as_ptr(process).addr());
     }
