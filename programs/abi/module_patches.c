@@ -257,8 +257,7 @@ static void ending(void) {
     signal(SIGCHLD, SIG_IGN);
     pid_t child = fork();
     if (child == 0) _exit(read(go[0], text, 1) != 1);
-    snprintf(text, sizeof text, "%d", child);
-    CHECK(put("/sys/module/patch_gone/parameters/victim", text) == 0 && write(go[1], "x", 1) == 1);
+    CHECK(put("/sys/module/patch_gone/parameters/armed", "1") == 0 && write(go[1], "x", 1) == 1);
     wait_for("/sys/module/patch_gone/parameters/inside", "1\n");
     CHECK(kill(child, 0) != 0 && errno == ESRCH);
     CHECK(disable("patch_gone") == 0);

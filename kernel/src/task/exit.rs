@@ -325,7 +325,7 @@ pub(super) enum Reaped {
 /// Nobody waits for a process any more. No lock is held.
 fn forget(node: ChildNode) {
     let process = &node.range().value;
-    crate::fs::procfs::process_gone(process.tgid, process);
+    crate::fs::procfs::process_gone(process);
     drop(node);
 }
 

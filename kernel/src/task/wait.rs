@@ -76,7 +76,7 @@ impl Covered {
     #[cold]
     fn gone(self) {
         match self {
-            Self::Process(process) => procfs::process_gone(process.tgid, &process),
+            Self::Process(process) => procfs::process_gone(&process),
             Self::Thread(task) => procfs::thread_gone(&task),
         }
     }

@@ -8,16 +8,17 @@ LIMEN_MODULE("patch_gone", "Dual MIT/GPL");
 
 static int hold;
 LIMEN_PARAM(hold, int, 0644);
-/* The process whose thread stays. */
-static int victim;
-LIMEN_PARAM(victim, int, 0644);
+/* Whether the thread stays that ends the next process. */
+static int armed;
+LIMEN_PARAM(armed, int, 0644);
 /* How many are there. */
 static int inside;
 LIMEN_PARAM(inside, int, 0444);
 
 /* Nothing is mounted where the directories of processes were. */
-static void gone(int pid) {
-    if (pid != victim)
+static void gone(const void *process) {
+    (void)process;
+    if (!__atomic_exchange_n(&armed, 0, __ATOMIC_SEQ_CST))
         return;
     __atomic_fetch_add(&inside, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST))

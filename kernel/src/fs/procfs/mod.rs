@@ -64,13 +64,10 @@ fn root() -> Result<Shared<Dentry>, Errno> {
     Ok(pseudo::root(&sb, 0o555, Arc::new(Root(ns))))
 }
 
-/// A process, which had the number `tgid`, has perhaps been waited for. If so, unmounts what is mounted below
-/// its directory ([`Process::is_covered`]). May sleep. Live patches that replace this know the process by its
-/// number.
+/// A process has perhaps been waited for. If so, unmounts what is mounted below its directory
+/// ([`Process::is_covered`]). May sleep. Not inlined: live patches can replace it.
 #[inline(never)]
-pub fn process_gone(tgid: i32, process: &Arc<Process>) {
-    // Else the compiler would leave it out.
-    core::hint::black_box(tgid);
+pub fn process_gone(process: &Arc<Process>) {
     if process.is_covered() && process.exit_state() == ExitState::Dead {
         mount::forget(Arc::as_ptr(process).addr());
     }
