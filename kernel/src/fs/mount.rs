@@ -88,7 +88,7 @@ const LOCKED: u32 = 1;
 const UNBINDABLE: u32 = 2;
 /// When its times of access change must stay as it is.
 const LOCK_ATIME: u32 = 4;
-/// These stay set ([`lock_of`]).
+/// These stay set ([`LOCKS`]).
 const LOCK_READONLY: u32 = 8;
 const LOCK_NOSUID: u32 = 16;
 const LOCK_NODEV: u32 = 32;
